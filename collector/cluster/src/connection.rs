@@ -31,8 +31,8 @@ use crate::task_node::{IS_RESULT, TaskCodec, TaskExec};
 
 /// Timeout of a connection, and of the exchange of versions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval between pings, and the timeout of their responses. A worker whose process is stopped or
-/// whose machine is gone is noticed after both.
+/// Interval between pings, and the timeout of their responses. The driver notices a stopped process
+/// or a lost machine after both.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum size of a result, in bytes.
 const RESULT_BYTES_MAX: usize = 1 << 30;
@@ -205,8 +205,8 @@ impl Connection {
     }
 }
 
-/// Returns advice on a connection that the worker closes at once. With TLS 1.3, it rejects a client
-/// only after the handshake.
+/// Returns advice on a connection that the worker closes at once. With TLS 1.3, a worker rejects a
+/// client only after the handshake.
 fn advice(worker: &WorkerAddress) -> &'static str {
     match worker.tls_name {
         None => "if the worker uses TLS, its address is https://HOST:PORT",

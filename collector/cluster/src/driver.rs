@@ -16,10 +16,10 @@ use crate::connection::{Access, Connection, endpoint};
 use crate::error::{ClusterError, WorkerFailure};
 use crate::resolution::{WorkerAddress, resolve};
 
-/// Pause before a worker is called again that could not be reached, or whose connection was lost.
-/// It may be restarting.
+/// Pause before a call of a worker that could not be reached, or whose connection was lost. It may
+/// be restarting.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
-/// Number of failures in a row after which a worker is given up, if it could recover.
+/// Number of consecutive failures after which a worker that might recover is given up.
 const STRIKES_MAX: u32 = 3;
 /// Maximum number of times that a worker gets the same task.
 const TRIES_MAX: u32 = 2;
@@ -104,7 +104,8 @@ impl Cluster {
     /// Runs `count` tasks, which `task` encodes by their numbers, and passes the result of each
     /// with its number to `save`. If a worker fails, any worker may get its task. A worker that
     /// cannot be reached or whose connection was lost is called again, and left out of this run
-    /// after three failures in a row. Any other failure leaves it out at once, also of later runs.
+    /// after three failures in a row. After any other failure, it is left out at once, also of
+    /// later runs.
     ///
     /// # Errors
     /// Fails if `save` fails, or if no worker is left for a task.
@@ -171,7 +172,7 @@ struct Run<'a, F, S, T> {
 }
 
 struct RunState<S, T> {
-    /// Tasks that no worker runs.
+    /// Tasks that wait for a worker.
     queue: VecDeque<usize>,
     running: usize,
     done: usize,

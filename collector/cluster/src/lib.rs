@@ -1,15 +1,15 @@
 //! Runs tasks on worker processes, by Apache DataFusion Distributed. Empty without the feature
 //! `datafusion`.
 //!
-//! A task and its result are bytes, such as one shard of a report and its part: this crate neither
-//! reads a store nor knows a report. [`worker_routes`] is the gRPC service of a worker, and
-//! [`Cluster`] distributes tasks over workers. A task travels as a plan of one node
-//! (`task_node`), so the engine is its transport, registry and session. `ShardPlan` of the store
-//! cuts the shards, and `cluster/rounds.rs` of the reports makes tasks of them.
+//! A task and its result are bytes, such as a shard and the part of a report for it: this crate
+//! neither reads a store nor knows a report. [`worker_routes`] is the gRPC service of a worker, and
+//! [`Cluster`] distributes tasks over workers. A task travels as a plan of one node (`task_node`),
+//! so the engine provides transport, registry and session. `ShardPlan` of the store cuts the
+//! shards, and `cluster/rounds.rs` of the reports makes tasks of them.
 //!
-//! A driver sends each task itself, as a query of one stage: the engine's planner runs a stage with
-//! one task in the driver's own process, and an error of a worker ends a query of several. So the
-//! driver chooses the worker of each task, and retries the task on another one.
+//! A driver sends each task itself, as a query of one stage. The engine's planner would run a stage
+//! with one task in the driver's own process, and end a query of several tasks if one worker
+//! failed. So the driver chooses the worker of each task, and retries the task on another one.
 #![cfg(feature = "datafusion")]
 #![allow(
     missing_docs,

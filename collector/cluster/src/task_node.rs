@@ -26,8 +26,8 @@ const ROW_BYTES_MAX: usize = 1 << 20;
 pub(crate) const IS_RESULT: u8 = 1;
 pub(crate) const IS_ERROR: u8 = 2;
 
-/// Node that runs a task. Its first row marks a result or an error, and the other rows are the
-/// pieces of it, in order.
+/// Node that runs a task. Its first row distinguishes a result from an error; the other rows are
+/// the pieces, in order.
 #[derive(Debug)]
 pub(crate) struct TaskExec {
     task: Arc<[u8]>,

@@ -36,10 +36,10 @@ impl ObjectStoreRegistry for NoStores {
 }
 
 /// Returns the gRPC service of a worker that runs `tasks`. `build` names the program's version,
-/// which drivers require to be their own.
+/// which must equal that of drivers.
 ///
-/// The service decodes any plan, but executes only those of one node with a task of ours. Its
-/// session has no object store and no temporary files.
+/// The service decodes any plan, but executes only plans of a single task node. Its session has no
+/// object store and no temporary files.
 ///
 /// # Errors
 /// Fails if the engine rejects these settings.

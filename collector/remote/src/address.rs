@@ -12,7 +12,7 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use stroboscope_store::publishing::PublishFailure;
 use url::Url;
 
-/// Maximum duration of one request. An upload carries at most one part in each.
+/// Maximum duration of one request. Each request of an upload carries at most one part.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Maximum retries of a failed request within the client. After them, publishing retries the round.

@@ -35,7 +35,7 @@ impl PublishedFile {
     }
 }
 
-/// Object that the manifest lists no file for, and that will be deleted.
+/// Object without a file in the manifest, which will be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnnamedObject {
     pub object: String,
@@ -147,7 +147,7 @@ fn parsed(bytes: &[u8]) -> Result<Manifest, String> {
             manifest.version
         ));
     }
-    // Anyone who can write to the bucket must not choose where readers write.
+    // A program that can write to the bucket must not control where readers write.
     match manifest.files.iter().find(|file| !is_of_store(&file.path)) {
         Some(file) => Err(format!(
             "names {:?}, which is not a file of a store",

@@ -34,8 +34,8 @@ pub struct CollectorSettings {
     /// Factory for the pages of the store, which the address `http` serves too; with `None`, the
     /// collector serves only its own pages.
     pub site: Option<SiteMaker>,
-    /// Collectors that this one forwards to, as an agent, which takes the burst-config from them.
-    /// With `None`, the collector keeps a store.
+    /// Collectors to which this one forwards as an agent, and whose burst-config it applies. With
+    /// `None`, the collector keeps a store.
     pub forward: Option<ForwardSettings>,
     /// Burst-config of the fleet; with `None`, each process keeps its own until one is set. An
     /// agent ignores this setting.
@@ -58,7 +58,7 @@ pub struct CollectorSettings {
 pub struct SiteMaker(Arc<dyn Fn() -> Result<ServedSite, String> + Send + Sync>);
 
 impl SiteMaker {
-    /// Wraps a function. Its error is text for people, and the collector then does not start.
+    /// Wraps a function. If it returns an error, as text for people, the collector does not start.
     pub fn new(make: impl Fn() -> Result<ServedSite, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }

@@ -2,8 +2,8 @@
 //!
 //! A peer may hold no more than stays free after its allocation. So a single peer gets at most half
 //! of the pool. In equilibrium, `n` greedy peers get one part in `n + 1` each, and one such part
-//! stays free for the next peer. The only share of a peer is exempt: it may take all that is free.
-//! This fairness needs no configuration.
+//! stays free for the next peer. A peer's only share is exempt: it may take all that is free. This
+//! fairness needs no configuration.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -161,7 +161,7 @@ impl Share {
             return Err(Lack::Pool);
         }
         let of_peer = lent.by_peer.get(&self.peer).copied().unwrap_or(0);
-        // The fair part does not limit the only share of a peer.
+        // The fair part does not limit a peer's only share.
         if of_peer > self.held && of_peer + more > max - all {
             return Err(Lack::Peer);
         }

@@ -162,9 +162,9 @@ impl DataDir {
         }
     }
 
-    /// Syncs the data directory and its parents (of a relative path, up to the working directory),
-    /// because files are only as durable as their directory entries. Syncs them each time, because
-    /// the process that created them may have been killed before it synced.
+    /// Syncs the data directory and its parents (up to the working directory if the path is
+    /// relative), because files are only as durable as their directory entries. Syncs them each
+    /// time, because the process that created them may have been killed before it synced.
     fn sync_directories(&self) -> std::io::Result<()> {
         self.disk.sync(&self.root)?;
         for directory in self.root.ancestors().skip(1) {

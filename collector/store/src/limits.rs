@@ -75,11 +75,11 @@ pub const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 pub const IN_FLIGHT_PER_STREAM_MAX: usize = 64;
 
 /// Minimum rate, in bytes per second, at which an agent expects its network to transfer data. The
-/// deadlines of a transfer grow with its size at this rate.
+/// deadline of a transfer allows for its size at this rate.
 pub const FORWARD_RATE_MIN: u64 = 64 << 10;
 
-/// Number of process incarnations in the ledger at which a new one makes it forget those that have
-/// been idle longest.
+/// Maximum number of process incarnations in the ledger. A new one beyond it makes the ledger
+/// forget those that have been idle longest.
 pub const INCARNATIONS_MAX: usize = 65_536;
 
 /// Maximum number of separate runs of stored sequence numbers per incarnation.

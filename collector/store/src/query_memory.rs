@@ -39,7 +39,7 @@ impl Debug for Inner {
 /// Reason why a query gets no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryLack {
-    /// The query would hold more than one query may: the limit in MiB, and its name.
+    /// The query would exceed the limit of a single query; contains the limit in MiB, and its name.
     #[error("it needs more than the {0} MiB allowed for one query ({1})")]
     Query(usize, &'static str),
     /// Other queries hold the remaining memory.

@@ -93,8 +93,7 @@ pub struct EventRow {
     /// Service of the process; empty for imported event logs.
     pub service: StringId,
     /// Task of an event of an event log, or of a log line from OTLP; `None` for events of spans. A
-    /// row with a task and a span is a log line inside the span, which is not one of the span's
-    /// events.
+    /// row with a task and a span is a log line inside the span, not one of the span's events.
     pub task: Option<StringId>,
     /// Name of the event.
     pub name: StringId,

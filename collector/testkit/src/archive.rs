@@ -1,5 +1,5 @@
-//! Records that the collector of the process has received, in memory. A collector with a store
-//! would write and read files for each test.
+//! In-memory archive of the records that the process's collector has received. A collector with a
+//! store would write and read files for each test.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -94,7 +94,7 @@ impl Archive {
     }
 
     /// Returns the ids of a trace, and of all traces that link to it directly or by other traces.
-    /// Links of another test's work do not count, only those of its own span.
+    /// If another test links to them, only the links of its own span count, not those of its work.
     pub(crate) fn linked(&self, id: u128) -> HashSet<u128> {
         let contents = self.contents();
         let mut linked = HashSet::from([id]);

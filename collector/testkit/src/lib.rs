@@ -52,8 +52,8 @@
 //! - Child processes are not recorded.
 //! - Losses are counted for the whole process. A test whose records may be among the lost ones
 //!   panics.
-//! - If the code under test calls [`stroboscope::init`], this has no effect: the test's recording
-//!   goes on. If it did so earlier, [`start`] panics.
+//! - A call of [`stroboscope::init`] by the code under test has no effect: the test's recording
+//!   goes on. If the code called it earlier, [`start`] panics.
 //! - Spans of `tracing` are recorded if the test installs the layer or the subscriber of the SDK.
 
 mod archive;
@@ -71,8 +71,8 @@ pub use traces::{Trace, Traces};
 /// Starts a recording of the calling test, which continues until the result is dropped.
 ///
 /// If no other test records, this starts a collector on a free port of the loopback interface, and
-/// the SDK, which records always. Concurrent tests share both; the last one stops them. The SDK's
-/// environment variables have no effect.
+/// the SDK, which then records all the time. Concurrent tests share both; the last one stops them.
+/// The SDK's environment variables have no effect.
 ///
 /// # Panics
 /// Panics if the collector or the SDK cannot start, or if the process already records for another

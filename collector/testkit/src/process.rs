@@ -50,7 +50,7 @@ fn process() -> MutexGuard<'static, Option<Process>> {
 }
 
 impl Lease {
-    /// Starts the recording, unless it is running. Each successful call needs one of
+    /// Starts the recording, unless it is running. Each successful call needs one call of
     /// [`end`](Self::end).
     pub(crate) fn begin() -> Result<Self, String> {
         let mut slot = process();
@@ -68,7 +68,7 @@ impl Lease {
         if let Some(process) = &mut *slot {
             process.users -= 1;
             if process.users == 0 {
-                // Under the lock, because another test may start it again.
+                // Stops it under the lock, because another test may start it again.
                 *slot = None;
             }
         }

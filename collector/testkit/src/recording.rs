@@ -63,7 +63,7 @@ impl Recording {
     /// for each span that the code under test began outside of any other span, in order of their
     /// starts. The [crate's documentation](crate) describes which traces belong to a test.
     ///
-    /// Open spans are not recorded yet. Waits up to a second for those of this test to end. Blocks
+    /// Open spans are not recorded yet. Waits up to a second for this test's spans to end. Blocks
     /// the thread, also in async code, so await the tasks under test first.
     ///
     /// # Panics

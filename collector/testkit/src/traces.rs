@@ -144,7 +144,7 @@ impl Trace {
     /// Reports whether a formula holds, in the language of `stroboscope search`.
     ///
     /// # Panics
-    /// Panics if the formula has a syntax error, or if the trace cannot tell.
+    /// Panics if the formula has a syntax error, or if the trace does not show whether it holds.
     #[must_use]
     #[track_caller]
     pub fn holds(&self, formula: &str) -> bool {
@@ -158,7 +158,7 @@ impl Trace {
     ///
     /// # Panics
     /// Panics if the formula does not hold, with a tree of the trace. Also panics if the formula
-    /// has a syntax error, or if the trace cannot tell.
+    /// has a syntax error, or if the trace does not show whether it holds.
     #[track_caller]
     pub fn assert_holds(&self, formula: &str) {
         match self.evaluate(formula) {
@@ -171,8 +171,8 @@ impl Trace {
     /// Asserts that the number of spans of this name is in a range, such as `..=1`.
     ///
     /// # Panics
-    /// Panics if it is not, with a tree of the trace. Also panics if spans are missing, because
-    /// they have not ended.
+    /// Panics if the number is outside, with a tree of the trace. Also panics if spans are missing,
+    /// because they have not ended.
     #[track_caller]
     pub fn assert_calls(&self, name: &str, range: impl RangeBounds<usize> + fmt::Debug) {
         let calls = self.calls(name);
@@ -187,7 +187,7 @@ impl Trace {
     /// Asserts that a span of this name is on the critical path.
     ///
     /// # Panics
-    /// Panics if none is, with a tree of the trace.
+    /// Panics if there is none, with a tree of the trace.
     #[track_caller]
     pub fn assert_critical(&self, name: &str) {
         if !self.critical_path().contains(name) {

@@ -24,7 +24,8 @@ use crate::line_limit::{LineLimit, Turn};
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// Maximum of the first pause after a failed delivery, for example because the gateway's disk is
-/// full; at least half of it passes. It doubles with each further failure, up to [`PAUSE_MAX`].
+/// full. The pause is at least half of it. It doubles with each further failure, up to
+/// [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
@@ -102,12 +103,12 @@ impl Delivery {
         }
         let count = |settled: &[bool]| settled.iter().filter(|settled| **settled).count();
         let before = count(&settled);
-        // A stream that is dropped at the end of the time has requests without a reply, so it is
-        // not used again.
+        // If the time runs out, the stream has requests without a reply, so it is dropped, not
+        // reused.
         let delivering = self.deliver_rest(payloads, &mut settled);
         let delivered = timeout_at(until.into(), delivering).await;
         let is_over = delivered.is_err();
-        // A gateway that settles nothing may be stuck behind a connection that works.
+        // A gateway that settles nothing may be stuck although its connection works.
         if is_over && count(&settled) == before {
             self.uplink.give_up_current();
         }
@@ -122,7 +123,7 @@ impl Delivery {
         payloads: &[Payload],
         settled: &mut [bool],
     ) -> Result<(), String> {
-        // A stream of a connection that is gone would fail after the deadline only.
+        // A stream of a lost connection would fail only at the deadline.
         self.stream
             .take_if(|stream| !self.uplink.is_current(stream.connection));
         let mut stream = match self.stream.take() {

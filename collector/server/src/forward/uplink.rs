@@ -14,8 +14,8 @@ use tonic::{Code, Status, Streaming};
 use super::gateway::{CONNECT_MAX, Client, Gateway};
 use crate::grpc::BurstControl;
 
-/// Maximum of the first pause after all gateways have failed in turn; at least half of it passes.
-/// It doubles for each further pause, up to [`PAUSE_MAX`].
+/// Maximum of the first pause after all gateways have failed in turn. The pause is at least half of
+/// it. It doubles for each further pause, up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Maximum time for answering a probe.
@@ -74,7 +74,7 @@ impl Uplink {
         self.connection.borrow().clone()
     }
 
-    /// Reports at once whether the connection of this number is the current one.
+    /// Reports without waiting whether the connection of this number is the current one.
     pub(super) fn is_current(&self, connection: u64) -> bool {
         let current = self.connection.borrow();
         current
@@ -155,8 +155,8 @@ impl UplinkTask {
     }
 
     /// Connects and relays the first directive, which must be the gateway's route. Returns an
-    /// error, as text for people, if the gateway does not answer so, or if the route comes back to
-    /// this collector or is too long.
+    /// error, as text for people, if the gateway does not send a route, or if the route comes back
+    /// to this collector or is too long.
     async fn open(&self, gateway: &Gateway) -> Result<(Client, Streaming<Directive>), String> {
         let client = gateway.connect().await?;
         let request = ControlRequest {

@@ -14,7 +14,7 @@ use tokio::time::Interval;
 
 use super::agents::{AgentLink, Agents, PROBE_EVERY};
 
-/// Lead time of a change without agents. Control streams usually deliver it in this time.
+/// Lead time of a change if there are no agents. Control streams usually deliver it in time.
 const LEAD: Duration = Duration::from_secs(1);
 /// Maximum lead time. An agent that takes longer misses the instant, and its processes switch late.
 const LEAD_MAX: Duration = Duration::from_secs(30);
@@ -33,7 +33,7 @@ const ROUTE_MAX: usize = 16;
 pub struct BurstControl {
     setting: watch::Sender<Option<Setting>>,
     tradeoffs: watch::Sender<Option<TradeoffPolicy>>,
-    /// Ids of the collectors that forwarded data passes, starting with this one.
+    /// Ids of the collectors through which forwarded data passes, starting with this one.
     route: watch::Sender<Vec<u64>>,
     agents: Agents,
     /// Addresses that an agent forwards to; empty in a collector with a store.
@@ -79,9 +79,9 @@ impl BurstControl {
         &self.agents
     }
 
-    /// Applies a directive from the collector that this agent forwards to. All processes and agents
-    /// that are connected here then get a changed burst-config and any policy too, and agents get a
-    /// changed route.
+    /// Applies a directive from the collector that this agent forwards to. Processes and agents
+    /// that are connected here then get the burst-config if it changed, and any policy; agents also
+    /// get the route if it changed.
     pub(crate) fn relay(&self, directive: Kind) {
         match directive {
             Kind::SetBurstConfig(SetBurstConfig {
@@ -89,8 +89,8 @@ impl BurstControl {
                 at_ns,
             }) => {
                 let config = BurstConfig::from_bits(burst_config);
-                // A gateway repeats its config to each new connection, and a process would close
-                // its current window and open it again.
+                // A gateway repeats its config to each new connection. A process that got it twice
+                // would close its current window and open it again.
                 self.setting.send_if_modified(|setting| {
                     let is_new = setting.is_none_or(|known| known.config != config);
                     if is_new {
@@ -164,9 +164,9 @@ impl BurstControl {
         }
     }
 
-    /// Makes all processes switch to a burst-config at the same future instant: in one second, or
-    /// with agents, twice the delay of the slowest later, but within 30 s. Returns the instant, in
-    /// ns since the Unix epoch.
+    /// Makes all processes switch to a burst-config at the same future instant: in one second plus
+    /// twice the delay of the slowest agent (if there are any), but in at most 30 s. Returns the
+    /// instant, in ns since the Unix epoch.
     #[must_use]
     pub fn set(&self, config: BurstConfig) -> u64 {
         let slowest = self.agents.slowest().unwrap_or_default();

@@ -178,9 +178,9 @@ fn router(
 ) -> Router {
     let (message_bytes_max, otlp_bytes_max) =
         (limits.message_bytes_max, limits.otlp_request_bytes_max);
-    // The port lets everything pass that an agent can have logged. What exceeds this collector's
-    // own limits is rejected message by message: if it broke the stream, the agent would send it
-    // again for ever.
+    // The port accepts all messages that an agent can have logged. Messages above this collector's
+    // own limits are rejected one by one: if one broke the stream, the agent would send it again
+    // for ever.
     let forward_bytes_max = PAYLOAD_BYTES_MAX + FORWARD_BYTES;
     let strangers = Strangers::new(intake.counters().clone());
     let service = Service {

@@ -14,7 +14,7 @@ use stroboscope_store::ledger::LedgerEntry;
 use super::pages::Pages;
 
 /// Time since a process's latest batch after which it no longer counts as live, in ns. An idle
-/// process sends a batch each minute, and an agent forwards it within ten of its intervals.
+/// process sends a batch each minute, and an agent forwards it within ten of its flush intervals.
 const LIVE_NS: i64 = 150_000_000_000;
 /// Maximum number of processes listed; the total is given as well.
 const OTHERS_SHOWN: usize = 50;
@@ -31,9 +31,9 @@ pub struct Adoption {
     pub live: usize,
     /// Number of live processes that reported that they apply the config.
     pub applied: usize,
-    /// Maximum time from the instant of the change until a process applied it, by its own clock, in
-    /// ns. Covers processes that were known before. `None` if none of them applied it at the
-    /// instant or later.
+    /// Maximum time from the instant of the change until a process applied it, by the process's
+    /// clock, in ns. Covers processes that were known before the change. `None` if none of them
+    /// applied it at the instant or later.
     pub late_ns: Option<u64>,
     /// Number of live processes by the config that they reported.
     pub configs: BTreeMap<String, usize>,
@@ -55,7 +55,7 @@ pub struct Other {
     /// unknown.
     pub overlap: Option<f64>,
     /// True if a batch of the process arrived after the instant of the change. An agent may have
-    /// had it from before.
+    /// received it before.
     pub is_heard_since: bool,
     /// Time since its latest batch, in ns.
     pub quiet_ns: u64,

@@ -226,7 +226,7 @@ pub(super) struct Process {
     pub(super) records: u64,
     pub(super) missing_batches: u64,
     pub(super) lost: BTreeMap<String, u64>,
-    /// Recording windows that reached the live model; `None` if none has since the collector
+    /// Recording windows that reached the live model; `None` if none reached it since the collector
     /// started, if they were evicted, or if there is no live model.
     pub(super) windows: Option<ProcessWindows>,
     /// Resolution of the clock of the process's host; `None` if there is no live model.

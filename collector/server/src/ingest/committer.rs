@@ -283,8 +283,8 @@ impl Committer {
     }
 
     /// Decides the outcome of each append in a group, writes the new ones to the log, and answers
-    /// all. If the backlog is too large, all answers are errors. If the write fails, those of the
-    /// new appends and of their repetitions in the group are.
+    /// all. If the backlog is too large, all answers are errors. If the write fails, the new
+    /// appends and their repetitions in the group get errors.
     pub(super) fn commit(&mut self, group: Vec<Append>) {
         if group.is_empty() {
             return;

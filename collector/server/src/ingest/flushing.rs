@@ -66,7 +66,7 @@ pub(super) struct FlushThread {
     pub(super) interval: Duration,
     /// Number of timed flushes since the last one that included segments without news.
     pub(super) quiet_flushes: u32,
-    /// End of a requested flush while it runs, which only an agent heeds; `None` at other times.
+    /// Deadline of a requested flush while it runs; `None` at other times. Only agents heed it.
     pub(super) until: Option<Instant>,
     /// Set when a traced segment is flushed. The maintenance thread resets it.
     pub(super) others_flushed: Arc<AtomicBool>,
@@ -94,8 +94,8 @@ impl FlushThread {
         }
     }
 
-    /// Runs this command and those that wait behind it, which one flush satisfies. Otherwise an
-    /// agent would try in vain for each of them before it ends.
+    /// Satisfies this command and those that wait behind it by one flush. Otherwise an ending agent
+    /// might try to forward in vain for each of them.
     fn run_all(&mut self, first: FlushCommand) {
         let mut answers = Vec::new();
         for command in std::iter::once(first).chain(self.commands.try_iter()) {

@@ -21,13 +21,12 @@ use crate::capabilities::{self, CapabilitySet};
 use stroboscope_store::flush::now_ns;
 use stroboscope_store::tables::{KernelChunk, Store, StoreError, write_kernel};
 
-/// Number of drained events at which draining pauses; half of it ends a chunk early. In addition to
-/// these events, at most three chunks are in memory (72 bytes per event).
+/// Number of drained events at which draining pauses; half as many end a chunk early. In addition
+/// to these events, at most three chunks are in memory (72 bytes per event).
 const EVENTS_MAX: usize = 1 << 20;
 /// Interval between drains of the kernel's buffers.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
-/// Delay after the end of a chunk by which all its events have been drained, unless draining has
-/// paused.
+/// Time from the end of a chunk until all its events have been drained, unless draining has paused.
 const SETTLED: Duration = Duration::from_millis(50);
 
 /// A recording that is not started yet: a thread that waits.
@@ -65,7 +64,7 @@ impl PreparedRecording {
             }
             match record(&settings.kernel) {
                 Ok(recorder) => {
-                    // The thread that started it waits for this.
+                    // The thread that starts the recording waits for this message.
                     let _ = to_say.send(Ok((recorder.facility(), recorder.memory_bytes())));
                     Drain::new(&settings, sender, changing).run(recorder, &stopping)
                 }

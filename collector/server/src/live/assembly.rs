@@ -16,7 +16,7 @@ const CLOSED_NS: i64 = 300 * 1_000_000_000;
 const CLOSED_MAX: usize = 1 << 19;
 
 /// Observed traces, in two generations. The older one is forgotten as a whole, so the set is
-/// bounded at any rate.
+/// bounded at any arrival rate.
 #[derive(Debug, Default)]
 struct ClosedTraces {
     new: HashSet<u128>,

@@ -3,8 +3,8 @@
 use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
 
-/// Upper bounds of the buckets of latencies, in ns. Those from 5 ms are OpenTelemetry's for the
-/// durations of HTTP requests. A last bucket has all longer latencies.
+/// Upper bounds of the buckets of latencies, in ns. The bounds from 5 ms on are those of
+/// OpenTelemetry for the durations of HTTP requests. A last bucket has all longer latencies.
 pub const LATENCY_BOUNDS_NS: [u64; 19] = [
     100_000,
     250_000,
@@ -41,7 +41,7 @@ pub struct Exemplar {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyBucket {
     pub count: WeightedCount,
-    /// Latest of them.
+    /// Latest recorded latency; `None` in an empty bucket.
     pub exemplar: Option<Exemplar>,
 }
 

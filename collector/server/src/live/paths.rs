@@ -3,8 +3,8 @@
 //!
 //! A path needs the model's relations, which take milliseconds to compute, and costs about a third
 //! of all other work on a request. So the paths of a flush's requests are computed together at its
-//! end, of at most [`RECENT_TRACES_MAX`] requests with at most [`RECENT_SEGMENTS_MAX`] segments. If
-//! a flush has more, ids choose a part of the requests, and the times of each root operation are
+//! end, for at most [`RECENT_TRACES_MAX`] requests with at most [`RECENT_SEGMENTS_MAX`] segments.
+//! If a flush has more, their ids choose a part of them, and the times of each root operation are
 //! scaled to the latencies of all its requests. Slack is that of the chosen requests.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,9 +29,8 @@ use super::window::ModelWindow;
 const PAIRS_MAX: usize = 2_048;
 /// Maximum operations with slack.
 const OPERATIONS_MAX: usize = 512;
-/// Time that the count of a flush may take without delaying the next one. After a longer count
-/// comes a pause of [`PAUSE_FACTOR`] times the excess, and requests of several flushes count
-/// together.
+/// Time that the count of a flush may take without delaying the next one. A longer count is
+/// followed by a pause of [`PAUSE_FACTOR`] times the excess, whose requests are counted together.
 const COUNT_TIME: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: u32 = 20;
 /// Name of the time between the last segment and the answer, in place of an operation.
@@ -77,7 +76,7 @@ pub(super) struct PathTotals {
     latencies: BTreeMap<ServiceOperation, u128>,
     /// Time of the latest count, and the earliest time of the next one, in ns since the Unix epoch.
     pause: Range<i64>,
-    /// Time on critical paths in ns, by weight. The sum of a root operation is that of its
+    /// Time on critical paths in ns, by weight. The sum over a root operation equals the sum of its
     /// latencies, except for rounding.
     critical: BTreeMap<PathOperation, u128>,
     slack: BTreeMap<ServiceOperation, SlackTotals>,
@@ -170,7 +169,7 @@ impl PathTotals {
         (self.pending_segments, self.halvings) = (0, 0);
     }
 
-    /// Adds times by segment, which `operations` names.
+    /// Adds times by segment. `operations` contains the operation of each segment.
     fn count_times(
         &mut self,
         mut times: BTreeMap<ServiceOperation, RootTime>,
@@ -199,7 +198,7 @@ impl PathTotals {
         }
     }
 
-    /// Adds slack by segment, which `operations` names.
+    /// Adds slack by segment. `operations` contains the operation of each segment.
     fn count_slack(&mut self, slack: Vec<SlackTotals>, operations: &[ServiceOperation]) {
         for (operation, of) in operations.iter().zip(slack) {
             if !of.segments.is_zero() {

@@ -36,7 +36,7 @@ pub(super) fn bounded<K: Ord, V>(
 }
 
 /// Totals by root operation. Requests beyond the first [`ROOTS_MAX`] operations count as
-/// [`OTHER_ROOTS`], and fragments, which have no root span, not at all.
+/// [`OTHER_ROOTS`]. Fragments, which have no root span, are not counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RootTotals(BTreeMap<ServiceOperation, OperationTotals>);
 

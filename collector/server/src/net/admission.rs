@@ -17,7 +17,7 @@ use crate::pool::Lack;
 
 /// Retry delay sent with rejections for lack of capacity, and for too many wrong tokens.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Path of the tools for agents, whose requests read although their method is POST.
+/// Path of the tools for agents. Its requests only read, although their method is POST.
 const TOOLS_PATH: &str = "/mcp";
 /// Maximum size of a request's head, in bytes. As in HTTP/2, each header counts 32 bytes in
 /// addition to its name and value.

@@ -22,8 +22,8 @@ use super::rejections::{PortName, RejectionCause};
 use super::tls::is_about_client;
 use crate::pool::{Lack, Peer, Pool, Share};
 
-/// Pause before accepting again after an error that does not concern only one client, such as when
-/// the system has no sockets left.
+/// Pause before accepting again after an error that concerns more than one client, such as when the
+/// system has no sockets left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running port.

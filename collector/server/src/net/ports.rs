@@ -99,7 +99,7 @@ pub struct Ports {
     secrets: RwLock<Arc<Secrets>>,
     /// Notifies when the secrets are replaced.
     replaced: watch::Sender<()>,
-    /// Number of reloads that succeeded, and that failed.
+    /// Number of successful reloads, and number of failed ones.
     pub(crate) reloads: [AtomicU64; 2],
     watcher: Option<AbortHandle>,
 }

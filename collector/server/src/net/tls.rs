@@ -1,5 +1,5 @@
-//! TLS: certificate, key, and authorities of accepted client certificates; and clients of such
-//! ports.
+//! TLS of ports (certificate, key, and authorities of accepted client certificates) and of clients
+//! of such ports.
 
 use std::net::TcpStream;
 use std::path::PathBuf;

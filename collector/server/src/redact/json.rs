@@ -63,8 +63,8 @@ fn object(
     }
 }
 
-/// Reports whether masks apply to a member: not if it is an id, a time, a count, a code, a kind, a
-/// severity number or flags.
+/// Reports whether masks apply to a member. They apply to no ids, times, counts, codes, kinds,
+/// severity numbers and flags.
 fn is_text(name: &str) -> bool {
     let name = name.replace('_', "").to_ascii_lowercase();
     let is_number = ["unixnano", "count", "code"]

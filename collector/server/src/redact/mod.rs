@@ -6,8 +6,8 @@
 //! batches of our protocol, `protobuf` and `json` to OTLP requests. Without rules, requests are not
 //! parsed for redaction. A rule by key matches an attribute if it matches one form of its key: the
 //! key as it was sent, the path `KEY.INNER` inside a map, or the key in the store (`resource.KEY`,
-//! `scope.KEY`). Masks apply to the texts and the attributes' whole numbers that remain, except to
-//! attributes that an earlier rule keeps, and to hashes.
+//! `scope.KEY`). Masks apply to the remaining texts, and to the remaining whole numbers of
+//! attributes, but neither to hashes nor to attributes that an earlier rule keeps.
 
 mod json;
 mod key;
@@ -41,17 +41,17 @@ pub struct Redaction {
     rules: Vec<(KeyRule, usize)>,
     masks: Vec<ValuePattern>,
     key: hmac::Key,
-    /// Number of values dropped, number hashed, and number of texts and numbers with masks.
+    /// Counts of dropped values, of hashed values, and of masked texts and numbers.
     pub(crate) counts: [AtomicU64; 3],
-    /// Number of provenance logs dropped because they cannot be parsed, and because their hashes or
-    /// masks made them too long.
+    /// Counts of provenance logs dropped because they cannot be parsed, and of those dropped
+    /// because hashes or masks made them too long.
     pub(crate) logs_dropped: [AtomicU64; 2],
 }
 
 /// Settings of redaction.
 #[derive(Clone, Debug, Default)]
 pub struct RedactSettings {
-    /// Rules. The first by key that matches an attribute applies; if none does, it is kept.
+    /// Rules. The first rule by key that matches an attribute applies; without one, it is kept.
     pub rules: Vec<Rule>,
     /// File of the key for hashing values; with `None`, the key is in the data directory, and is
     /// created if missing.
@@ -126,8 +126,8 @@ const ALL_MASKS: usize = usize::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verdict {
     action: Action,
-    /// Number of masks that apply to its key, and to a value that is kept: those before the rule
-    /// that keeps it, if one does.
+    /// Number of masks that apply to its key, and to its value if that is kept. If a rule keeps it,
+    /// these are the masks before this rule.
     masks: usize,
 }
 
@@ -153,9 +153,8 @@ impl Redaction {
         })
     }
 
-    /// Returns the decision on an attribute, and counts its action. The first rule applies that
-    /// matches its key as it was sent, with the enclosing maps' keys, or with the prefix in the
-    /// store.
+    /// Returns the decision on an attribute, and counts its action. The first rule that matches its
+    /// key applies: as it was sent, with the enclosing maps' keys, or with the prefix in the store.
     fn verdict(&self, place: Place<'_>, key: &str) -> Verdict {
         let verdict = self.look_up(place, key);
         self.count(verdict.action);
@@ -200,7 +199,7 @@ impl Redaction {
         Some(Verdict { action, masks })
     }
 
-    /// Returns the first masks, those of a [`Verdict`].
+    /// Returns the first `count` masks.
     fn masks(&self, count: usize) -> &[ValuePattern] {
         &self.masks[..count.min(self.masks.len())]
     }

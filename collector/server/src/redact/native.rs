@@ -1,6 +1,6 @@
 //! Redacts batches of our own protocol: attributes are columns, and their texts are interned.
-//! Provenance logs are files inside of the batch, whose items are rewritten. A log that cannot be
-//! redacted is dropped, such as one of a newer version than this collector reads.
+//! Provenance logs are files inside the batch; their items are rewritten. A log that cannot be
+//! redacted, such as one of a newer version than this collector reads, is dropped.
 
 use std::collections::HashMap;
 use std::iter::Copied;
@@ -96,8 +96,8 @@ fn redact_log(redaction: &Redaction, log: &mut Vec<u8>, bytes_max: usize) -> boo
 }
 
 /// Redacts the name and the content of a tracked item. If there are rules by key, only a `keep`
-/// rule keeps the content, as keys do not tell which bytes it has. A hash cannot replace it, as
-/// answers assign its bytes to sources by their offsets. Therefore, a mask is as long as its match.
+/// rule keeps the content, as a key does not reveal its bytes. No hash may replace it, and a mask
+/// is as long as its match, because answers assign bytes of the content to sources by offset.
 fn of_item(redaction: &Redaction, item: &mut Item) {
     let none = Verdict {
         action: Action::Keep,
@@ -140,8 +140,8 @@ struct Texts<'a> {
     strings: &'a mut Vec<String>,
     /// Decisions for the keys seen so far, by the index of their text.
     verdicts: Vec<Option<Verdict>>,
-    /// By the number of masks that apply: for each text, its own index, or that of the text with
-    /// masks. `None` for texts that were not needed yet.
+    /// By the number of masks that apply: for each text, the index of its masked text, or its own
+    /// if no mask matches. `None` for texts that were not needed yet.
     masked: Vec<Vec<Option<u32>>>,
     /// Index of each hash and each text with masks.
     replacements: HashMap<String, u32>,
@@ -185,7 +185,7 @@ impl Texts<'_> {
         index
     }
 
-    /// Returns the index of a text with masks. It differs if a mask matches, as other attributes
+    /// Returns the index of a text with masks: another one if a mask matches, as other attributes
     /// may keep the text. Returns an index out of range unchanged; the check rejects it.
     fn masked(&mut self, index: u32, masks: usize) -> u32 {
         let masks = self.redaction.masks(masks);

@@ -247,8 +247,8 @@ fn attribute(
     depth: usize,
     out: &mut Vec<u8>,
 ) -> Result<bool, NotWalked> {
-    // If a field is repeated, readers use the last one. Here, the attribute is redacted if any of
-    // its keys is, unless the last key is empty.
+    // If a field is repeated, readers use the last one. Here, the first key that a rule drops or
+    // hashes decides, unless the last key is empty.
     let mut verdict = Verdict {
         action: Action::Keep,
         masks: place.masks,

@@ -394,7 +394,7 @@ proptest! {
         let redaction = redaction();
         let twin = Twin(redaction.clone());
         let mut sent: Batch = batch(7, 0, 4);
-        // Equal keys would be one, and JSON does not tell which was the last.
+        // Equal keys would become one, and JSON does not show which was the last.
         for (text, (letter, other)) in sent.strings[1..].iter_mut().zip(('a'..).zip(&texts)) {
             *text = format!("{letter} {other}");
         }

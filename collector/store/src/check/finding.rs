@@ -25,13 +25,13 @@ pub enum FindingKind {
     CheckpointBehind,
     /// A batch is in the store more than once.
     DoubledBatch,
-    /// A batch is missing that the ledger lists as stored.
+    /// A batch that the ledger lists as stored is missing.
     MissingBatch,
     /// The store has a batch that the ledger does not list, so a retry would be stored again.
     UnknownBatch,
-    /// The number of a process's spans in the store differs from the sum that its batches state.
+    /// The number of a process's stored spans differs from the total that its batches state.
     SpanCount,
-    /// The store has fewer events of a service on a host than the batches of its processes state.
+    /// The store has fewer events of a service on a host than the service's batches there state.
     EventCount,
 }
 

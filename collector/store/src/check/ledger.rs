@@ -10,12 +10,12 @@ use crate::tables::{
     BatchRead, Recorder, Segments, Store, StoreError, StoreTable, read_batches_of,
 };
 
-/// Maximum number of batches that a finding lists by their numbers. Further batches are only
+/// Maximum number of batches whose sequence numbers a finding lists. Further batches are only
 /// counted.
 const TOLD_MAX: u64 = 8;
 
-/// Reports whether all log segments in a file are below `next`. Returns true for any compacted
-/// file, because `next` is too low if the checkpoint was lost, and for files without log segments.
+/// Reports whether all log segments in a file are below `next`. Also returns true for files without
+/// log segments, and for any compacted file, because `next` is too low if the checkpoint was lost.
 pub(super) fn is_below(path: &Path, next: u64) -> bool {
     Segments::of(path).is_none_or(|of| of.is_compacted() || of.last < next)
 }
@@ -66,12 +66,11 @@ impl StoredBatches {
             .collect()
     }
 
-    /// Returns findings for batches that only the store or only the ledger has. Compares only
-    /// processes that the ledger lists. If `is_in_use` (a collector is running), omits batches that
-    /// only the store has. `is_whole` states that every file is readable and no hour was ever
-    /// deleted. Otherwise, batches before the first stored one of a process may be missing without
-    /// a finding, and so may all batches of a process without any. The ledger forgets an idle
-    /// process, and lists only its later batches if it comes back, so earlier ones are not unknown.
+    /// Returns findings for batches that only the store or only the ledger has, for each process
+    /// that the ledger lists. Omits batches that only the store has if `is_in_use` (a collector is
+    /// running), and those before the first batch in the ledger: the ledger may have forgotten them
+    /// while the process was idle. Unless `is_whole` (every file is readable, and no hour was ever
+    /// deleted), omits missing batches before a process's first stored one, or all if it has none.
     pub(super) fn compare(
         &self,
         checkpoint: &Checkpoint,
@@ -116,8 +115,8 @@ impl StoredBatches {
         findings
     }
 
-    /// Compares the number of events of each service on each host with the sum in the batches of
-    /// its processes. Further events may come from OpenTelemetry, which has no batches.
+    /// Compares the number of events of each service on each host with the total in the batches of
+    /// its processes. A surplus is no finding, because events from OpenTelemetry have no batches.
     pub(super) fn event_counts(&self, counts: &RecordCounts) -> Vec<Finding> {
         let mut said: BTreeMap<(String, String), u64> = BTreeMap::new();
         for (count, row) in self.rows.values() {

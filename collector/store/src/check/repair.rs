@@ -76,8 +76,7 @@ impl Check {
     fn set_aside(&self, table: StoreTable, path: &Path) -> Result<String, CheckError> {
         let back = self.store.replaced_by(path)?;
         self.store.announce(table)?;
-        // Moves the damaged file first, because it covers the restored files as long as it is
-        // there.
+        // Moves the damaged file first, because it covers the restored files as long as it exists.
         let aside = Path::from(format!("{DAMAGED}/{path}"));
         self.store.rename(path, &aside)?;
         for from in &back {
@@ -96,9 +95,9 @@ impl Check {
 
     /// Rebuilds the checkpoint from the table of batches. Returns the number of its next segment.
     ///
-    /// The collector flushes segments that are still in the log again, to files of the same names.
-    /// The ledger therefore omits their batches, except those in compacted files, which are not
-    /// written again.
+    /// The collector will repeat the flush of segments that are still in the log, to files with the
+    /// same names. The ledger therefore omits the batches of these segments, except those in
+    /// compacted files, which are not written again.
     fn rebuild_checkpoint(&self) -> Result<u64, CheckError> {
         let mut after = 0;
         for table in StoreTable::ALL {

@@ -98,11 +98,11 @@ impl<'a> LogTaker<'a> {
 
     fn push(&mut self, log: ForeignLog, seq: u32) {
         let strings = &mut self.rows.strings;
-        // Lines without a span are ordered by their times only, because they may come in several
+        // Lines without a span are ordered by time alone, because they may come in several
         // requests.
         let seq = if log.span_id == 0 { 0 } else { seq };
-        // A row with a task is an event of an event log, or a log line inside a span, which does
-        // not cut the span into segments.
+        // A row with a task is an event of an event log, or a log line inside a span. Such a line
+        // does not cut the span into segments.
         let is_line = log.span_id == 0 || !log.is_event;
         let row = EventRow {
             trace_id: log.trace_id,

@@ -12,8 +12,8 @@ use crate::record::{
     BatchRow, EventRow, KernelClockRow, LoadRow, ProvenanceRow, Rows, SpanRow, StringId, WindowRow,
 };
 
-/// Maximum length of a piece of a provenance log, in bytes. Readers decode many rows together, and
-/// a string of a span may be as long.
+/// Maximum length of a piece of a provenance log, in bytes. It is small, because readers decode
+/// many rows together; a string of a span may be as long.
 const PROVENANCE_PIECE_BYTES: usize = 32 << 10;
 
 impl CheckedBatch {

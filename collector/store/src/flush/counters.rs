@@ -14,7 +14,7 @@ pub struct Counters {
     pub stored: AtomicU64,
     /// Number of received batches that were stored already.
     pub duplicate: AtomicU64,
-    /// Number of batches and OTLP requests that the log did not take, and which the sender retries.
+    /// Number of batches and OTLP requests that the log did not accept, so that the sender retries.
     pub pushed_back: AtomicU64,
     /// Number of records stored: spans, events, and log records from OTLP.
     pub records: AtomicU64,
@@ -22,8 +22,8 @@ pub struct Counters {
     pub commits: AtomicU64,
     /// Number of bytes appended to the log.
     pub wal_bytes_written: AtomicU64,
-    /// Number of bytes in the log that are not flushed to the tables yet, or not forwarded in an
-    /// agent.
+    /// Number of bytes in the log that are not flushed to the tables yet (in an agent: not
+    /// forwarded).
     pub wal_bytes: AtomicU64,
     /// Number of bytes written to Parquet files by flushes.
     pub parquet_bytes: AtomicU64,
@@ -57,8 +57,8 @@ pub struct Counters {
 /// Snapshot of the outcomes of batches and requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Number of batches by outcome. `pushed_back` and `refused` also count OTLP requests, and
-    /// `refused` calls and streams.
+    /// Number of batches by outcome. `pushed_back` and `refused` also count OTLP requests;
+    /// `refused` also counts calls and streams.
     pub batches: BTreeMap<&'static str, u64>,
     /// Number of refused batches, requests, calls and streams by cause.
     pub refused: BTreeMap<&'static str, u64>,

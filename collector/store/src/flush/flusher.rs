@@ -166,8 +166,8 @@ impl Flusher {
 
     /// Flushes like [`Flusher::flush`]. `left` are the objects that an earlier attempt wrote.
     fn put(&mut self, segment: u64, left: Vec<Path>) -> Result<(), FlushError> {
-        // Skips the conversion of a segment that is flushed but could not be deleted. All its
-        // batches would count as duplicates, and the rest of its rows would replace its objects.
+        // Skips the conversion of a segment that is flushed but could not be deleted. A repetition
+        // would drop its batches as duplicates, and replace its objects by the other rows.
         if segment >= self.checkpoint.next_segment {
             self.begun = Some(segment);
             let converted = match self.unsaved.take_if(|unsaved| unsaved.segment == segment) {
@@ -183,8 +183,8 @@ impl Flusher {
     }
 
     /// Performs steps 2 and 3, and then removes the objects of an earlier attempt that were not
-    /// overwritten. The segment may now lack data that was never synced, which its senders will
-    /// send again.
+    /// overwritten. Since that attempt, the segment may have lost unsynced data, which the senders
+    /// will send again.
     fn convert_anew(&self, segment: u64, left: Vec<Path>) -> Result<ConvertedSegment, FlushError> {
         let converted = self.convert(segment)?;
         self.make_durable(&converted)?;

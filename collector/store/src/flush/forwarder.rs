@@ -1,5 +1,5 @@
 //! Forwards closed segments of an agent's log to another collector. Forwarding a segment has three
-//! steps, and repeating them repairs a crash between any two:
+//! steps. After a crash between any two of them, repeating all steps completes the forwarding:
 //!
 //! 1. The other collector acknowledges or permanently rejects each payload of the segment.
 //! 2. The checkpoint records this. Its ledger has only batches of forwarded segments.
@@ -39,8 +39,8 @@ pub trait Upstream: std::fmt::Debug + Send {
 #[derive(Debug)]
 pub struct Forwarder {
     data: DataDir,
-    /// Directory of the checkpoint. It is apart from that of a store, so a collector that opens the
-    /// data directory later stores what is left in the log.
+    /// Directory of the checkpoint. It differs from that of a store's checkpoint, so a collector
+    /// that later opens the data directory stores the rest of the log.
     directory: PathBuf,
     checkpoint: Checkpoint,
     /// False while the checkpoint on disk is an older one.
@@ -71,8 +71,8 @@ impl Forwarder {
         upstream: Box<dyn Upstream>,
         counters: Arc<Counters>,
     ) -> Result<Self, FlushError> {
-        // Segments of an agent have numbers of their own, and a store's flusher would delete those
-        // below its checkpoint.
+        // An agent numbers its segments independently of a store, whose flusher would delete all
+        // segments below the store's checkpoint.
         data.refuse_store()?;
         let directory = data.root().join(FORWARDED);
         let (disk, path) = (data.disk(), &directory);
@@ -149,8 +149,8 @@ impl Forwarder {
                 }
                 // The disk is full, so the segment is deleted first to make room for the
                 // checkpoint. Otherwise, a log that filled the disk would never shrink. After a
-                // crash in between, the ledger lacks only these batches. Their senders have their
-                // acknowledgements, and the gateway recognises them.
+                // crash in between, the ledger lacks only this segment's batches. Their senders
+                // have acknowledgements, and the gateway recognises retries.
                 self.remove(segment)?;
                 self.save()?;
             }

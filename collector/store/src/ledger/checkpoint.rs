@@ -39,7 +39,7 @@ pub enum CheckpointError {
     Damaged { path: PathBuf, reason: String },
 }
 
-/// Returns the remedy for a damaged checkpoint. That of an agent cannot be rebuilt.
+/// Returns the remedy for a damaged checkpoint. An agent's checkpoint cannot be rebuilt.
 fn remedy(path: &Path) -> String {
     let directory = path.parent().unwrap_or(path);
     if directory.ends_with(FORWARDED) {
@@ -77,7 +77,7 @@ struct ProcessForm {
     host: String,
     pid: u32,
     last_seen_ns: i64,
-    // Files of earlier versions lack the next three.
+    // Files of earlier versions lack the next three fields.
     #[serde(default)]
     first_seen_ns: i64,
     #[serde(default)]

@@ -31,8 +31,8 @@ pub struct LedgerEntry {
     pub pid: u32,
     /// Arrival of the process's first batch, in ns since the Unix epoch; 0 if unknown.
     pub first_seen_ns: i64,
-    /// Arrival of the process's latest batch, in ns since the Unix epoch. In a ledger that was
-    /// rebuilt from the tables, the end of the time that this batch covers.
+    /// Arrival of the process's latest batch, in ns since the Unix epoch. In a ledger rebuilt from
+    /// the tables, this is the end of the time that the batch covers.
     pub last_seen_ns: i64,
     /// Burst-config that the process reported last; `None` if unknown.
     pub config: Option<ReportedConfig>,
@@ -150,8 +150,8 @@ impl Ledger {
     }
 
     /// Enters a batch that was stored earlier, from its row in the table. `said` holds the data of
-    /// the row, with the number of records of this batch alone. Ignores its process id, first
-    /// arrival, burst-config and end, because they are not read from the table.
+    /// the row; its `records` count this batch alone. Ignores its process id, first arrival,
+    /// burst-config and end, because they are not read from the table.
     pub fn enter_stored(&mut self, incarnation: u128, sequence: u64, said: LedgerEntry) {
         let entry = self.entries.entry(incarnation).or_default();
         entry.service = said.service;

@@ -35,8 +35,8 @@ impl Ranges {
     }
 
     /// Adds `number`, unless it is so low that it is no longer tracked. Keeps at most `runs_max`
-    /// runs, but at least one: drops the lowest runs, and no longer tracks the numbers below the
-    /// rest.
+    /// runs, but at least one: drops the lowest runs, and no longer tracks numbers below the
+    /// remaining ones.
     pub fn insert(&mut self, number: u64, runs_max: usize) {
         if self.contains(number) || number < self.given_up_below {
             return;
@@ -62,7 +62,7 @@ impl Ranges {
         }
     }
 
-    /// Returns the number of tracked numbers below the highest one that are not in the set.
+    /// Counts the missing numbers: tracked numbers below the highest one in the set that it lacks.
     #[must_use]
     pub fn holes(&self) -> u64 {
         let mut expected = self.given_up_below;

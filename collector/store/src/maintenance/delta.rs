@@ -9,10 +9,10 @@ use crate::tables::{DeltaLog, StoreTable};
 
 impl Care {
     /// Commits changes of these tables to their [Delta logs](crate::tables::DeltaLog), if these
-    /// were begun. Must be called before files are moved that readers no longer list, so that the
-    /// newest version of a log contains no moved files. A log is only an output, so an error does
-    /// not stop the maintenance, but is logged and counted. The log then lists moved files until
-    /// the next commit.
+    /// were begun. Callers must call this before they move files that readers no longer list, so
+    /// that the newest version of a log contains no moved files. A log is only an output, so an
+    /// error does not stop the maintenance, but is logged and counted. The log then lists moved
+    /// files until the next commit.
     pub(super) fn log_tables(&self, tables: &[StoreTable]) {
         for table in tables {
             if !DeltaLog::is_begun(self.store(), *table) {

@@ -10,8 +10,8 @@ use super::round::{Care, MaintenanceError};
 use crate::tables::{REPLACED, Store, StoreTable, is_part, is_readable};
 
 impl Care {
-    /// Cleans up after a crash: moves covered files and files whose deletion had begun to
-    /// `replaced/`, and deletes unfinished files and those of an unfinished thinning. Keeps files
+    /// Cleans up after a crash. Moves covered files, and the files of an interrupted deletion, to
+    /// `replaced/`. Deletes unfinished files and the files of an unfinished thinning. Keeps files
     /// that an unreadable file covers.
     ///
     /// # Errors
@@ -37,8 +37,8 @@ impl Care {
         Ok(())
     }
 
-    /// Deletes replaced files after their grace period, and the oldest ones earlier if they exceed
-    /// the size limit.
+    /// Deletes replaced files after their grace period, and the oldest ones earlier if all together
+    /// exceed the size limit.
     ///
     /// # Errors
     /// Returns an error if the store fails.

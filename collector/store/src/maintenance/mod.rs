@@ -2,7 +2,7 @@
 //! readers.
 //!
 //! Each flush writes a file per table and hour. That is thousands of files a day, and a query would
-//! have to open all of them. [`Care`] merges files, which `policy.rs` chooses. A merge has five
+//! have to open all of them. [`Care`] merges the files that `policy.rs` chooses. A merge has five
 //! steps, and a crash may come between any two of them:
 //!
 //! 1. The merged file is written next to its inputs, under a name that readers ignore.

@@ -24,7 +24,7 @@ const BYTES_MAX: u64 = 512 << 20;
 /// Time after the end of an hour at which it counts as over, in ns. Services send within seconds,
 /// and retries take a few more.
 const QUIET_NS: i64 = 10 * 60 * 1_000_000_000;
-/// Time after the end of an hour from which on no more records of it arrive. See
+/// Time from the end of an hour until no more of its records can arrive. See
 /// `PartitionRule::received`.
 pub const SETTLED: Duration = Duration::from_secs(25 * 3_600);
 /// [`SETTLED`] in ns.
@@ -39,7 +39,7 @@ pub struct Job {
     pub output: Path,
 }
 
-/// Returns the hour of a table's file by its directory; `None` if it is in no hour's directory.
+/// Returns the hour of a table's file by its directory; `None` if that belongs to no hour.
 #[must_use]
 pub fn hour_of(path: &Path) -> Option<Hour> {
     let directory = path.as_ref().split_once('/')?.1.rsplit_once('/')?.0;
@@ -94,8 +94,8 @@ fn groups(files: &[(Path, u64)]) -> impl Iterator<Item = &[(Path, u64)]> {
 }
 
 /// Reports whether enough records arrived late to justify rewriting all files of a group: it has at
-/// least [`FAN_IN`] files, or the others together have at least a quarter of the largest file's
-/// size.
+/// least [`FAN_IN`] files, or its other files together have at least a quarter of its largest
+/// file's size.
 fn is_worth_it(group: &[(Path, u64)]) -> bool {
     let bytes = |(_, bytes): &(Path, u64)| *bytes;
     let (all, largest): (u64, u64) = (
@@ -106,8 +106,8 @@ fn is_worth_it(group: &[(Path, u64)]) -> bool {
         && (group.len() as u64 >= FAN_IN || (all - largest).saturating_mul(4) >= largest)
 }
 
-/// Returns the first [`FAN_IN`] adjacent files of the lowest tier that has so many. Returns `None`
-/// if no tier has, or if these files are too large to merge into one.
+/// Returns the first [`FAN_IN`] adjacent files of the lowest tier that has that many. Returns
+/// `None` if there is no such tier, or if these files are too large to merge into one.
 fn tier(files: &[(Path, u64)]) -> Option<&[(Path, u64)]> {
     let level = |(path, _): &(Path, u64)| {
         let count = Segments::of(path).map_or(1, |of| of.last - of.first + 1);

@@ -27,12 +27,12 @@ const RETRIED_MAX: usize = 1 << 20;
 /// Settings by which old hours are thinned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThinningSettings {
-    /// Time since the end of an hour after which it is thinned; at least
-    /// [`SETTLED`](super::SETTLED), because records may still arrive before.
+    /// Time from the end of an hour until it is thinned; at least [`SETTLED`](super::SETTLED),
+    /// because records may arrive until then.
     pub after: Duration,
     /// Share of the requests that is kept, above 0 and at most 1.
     pub ratio: f64,
-    /// Duration of the root span from which on a request stays unchanged; `None` for no limit.
+    /// Minimum duration of the root spans of requests that stay unchanged; `None` for no such rule.
     pub slow: Option<Duration>,
 }
 
@@ -44,7 +44,7 @@ pub struct MaintenanceSettings {
     /// True to treat every hour as one for which no more records arrive, for a store without a
     /// collector.
     pub is_at_rest: bool,
-    /// Maximum time since the end of an hour, after which it is deleted; `None` for no limit.
+    /// Time from the end of an hour until it is deleted; `None` for no limit.
     pub keep: Option<Duration>,
     /// State of publishing; `None` if nothing is published. An hour with files that wait to be
     /// published is not deleted because of its age.
@@ -52,7 +52,7 @@ pub struct MaintenanceSettings {
     /// Maximum size of the tables in bytes, above which the oldest hours are deleted; `None` for no
     /// limit.
     pub keep_bytes: Option<u64>,
-    /// Settings by which old hours are thinned; `None` if none are.
+    /// Settings by which old hours are thinned; `None` if no hour is.
     pub thinning: Option<ThinningSettings>,
     /// Time for which replaced files are kept for queries in progress.
     pub grace: Duration,

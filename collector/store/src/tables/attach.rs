@@ -156,9 +156,9 @@ pub(super) fn attach_attributes(
     }
 }
 
-/// Makes the elements and attributes of events refer to them by number instead of by index. Numbers
-/// are unique only within one import. If numbers collide, the events are renumbered in the same
-/// order.
+/// Makes the elements and attributes of events refer to their event by number instead of by index.
+/// Numbers are unique only within one import. If numbers collide, the events are renumbered in the
+/// same order.
 fn tell_events_apart(trace: &mut TraceRecords) {
     let TraceRecords {
         events,

@@ -149,7 +149,7 @@ impl AttributeKeys {
 pub type AttributeValues = Vec<(Arc<str>, Arc<str>)>;
 
 /// Parses the selected attributes from a JSON object. Returns `None` if the text is not a JSON
-/// object. Does not parse a text that cannot contain a selected key, and returns no attributes.
+/// object. For a text that cannot contain a selected key, returns no attributes without parsing it.
 pub fn parse_attributes(
     json: &str,
     keys: &AttributeKeys,

@@ -20,7 +20,7 @@ pub type SortedRows<Row> = Merge<FileRun<Row>>;
 /// Reads all batches in the order of process and sequence number.
 ///
 /// # Errors
-/// Returns an error if the store cannot be listed, or like [`read_batches_of`].
+/// Returns an error if the store cannot be listed, and in the cases of [`read_batches_of`].
 pub fn read_batches(store: &Store) -> Result<SortedRows<BatchRead>, StoreError> {
     read_batches_of(store, &store.list(StoreTable::Batches)?)
 }

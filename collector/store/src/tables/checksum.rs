@@ -33,8 +33,8 @@ impl<W> ChecksumWriter<W> {
         }
     }
 
-    /// Returns the checksum so far as a metadata entry: the sum in hexadecimal, and the number of
-    /// bytes.
+    /// Returns the checksum of all bytes so far, as a metadata entry: the sum in hexadecimal, and
+    /// the number of bytes.
     fn said(&self) -> KeyValue {
         let sum = self.sum.clone().finalize();
         KeyValue::new(KEY.to_owned(), format!("{sum:08x} {}", self.bytes))

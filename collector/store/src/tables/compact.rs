@@ -19,8 +19,8 @@ use super::staged::StagedObject;
 use super::stored_operations::FactsWriter;
 use super::write::properties;
 
-/// Maximum number of rows that up to 1,024 inputs decode at a time, together. It is low, because
-/// rows may be large.
+/// Maximum number of rows that all inputs (if at most 1,024) together decode at a time. It is low,
+/// because rows may be large.
 const ROWS_TOGETHER: usize = 65_536;
 
 /// Reason why files were not merged.
@@ -79,9 +79,9 @@ impl MergedFile {
 /// Merges `files` of a table into one at `path`, which becomes visible once published. Rows with
 /// equal keys keep the order of the files.
 ///
-/// Keeps one of several spans without a process (from OTLP or imports) that are equal in all
-/// columns, and notes it in `retried`. Also keeps one of several equal events of a noted span.
-/// Never drops records of processes with the SDK. Stops when `goes_on` returns false.
+/// If spans without a process (from OTLP or imports) are equal in all columns, keeps only one, and
+/// notes it in `retried`. If events of a noted span are equal, also keeps only one. Never drops
+/// records of processes with the SDK. Stops when `goes_on` returns false.
 ///
 /// # Errors
 /// Returns an error if one of the files is damaged, if the store fails, or if `goes_on` returned

@@ -122,7 +122,7 @@ fn place(metadata: &ParquetMetaData, column: &str) -> Option<usize> {
     columns.iter().position(|known| known.name() == column)
 }
 
-/// Selects the row groups that may contain ids of the range, and the rows of their pages that may.
+/// Selects the row groups that may contain ids of the range, and in them the rows of such pages.
 ///
 /// With `wanted`, an ordered list of ids, selects only groups and pages that may contain one of
 /// these.

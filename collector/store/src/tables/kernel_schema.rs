@@ -1,9 +1,9 @@
 //! # The columns
 //!
 //! Rows are sorted by `monotonic_ns`. The file's metadata contains `stroboscope.schema_version` and
-//! `stroboscope.table`, as in all tables. A nullable column without meaning for a kind is null, and
-//! so is one that the kernel did not report. `cpu` and `tid` cannot be null, and are 0 instead.
-//! `arg0` of `lost` and `window` is a monotonic time in ns.
+//! `stroboscope.table`, as in all tables. A nullable column is null if it has no meaning for the
+//! kind or the kernel did not report it. `cpu` and `tid` cannot be null, and are 0 instead. `arg0`
+//! of `lost` and `window` is a monotonic time in ns.
 //!
 //! | kind | meaning |
 //! |---|---|

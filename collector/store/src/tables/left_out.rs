@@ -8,7 +8,7 @@ pub struct LeftOut {
     /// Number of records left out because their trace has more than
     /// [`RECORDS_PER_TRACE_MAX`](crate::limits::RECORDS_PER_TRACE_MAX) records.
     pub over_trace_limit: u64,
-    /// Number of events whose span is not among the spans read of its trace.
+    /// Number of events whose span is not among the spans that were read of the trace.
     pub span_missing: u64,
     /// Number of events of a request that have neither a span nor a task.
     pub no_span_no_task: u64,

@@ -88,8 +88,8 @@ impl Store {
     ///
     /// Thinned files of an hour appear in all tables together. They are named in one object before
     /// the first of them is written (`Store::begin_thinning`), and no listing contains them while
-    /// it exists. The generations change before it is removed, so the argument is that of
-    /// deletions.
+    /// it exists. The generations change before it is removed, so the argument for deletions
+    /// applies.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -156,7 +156,7 @@ impl Store {
         self.delete(&Path::from(DELETING))
     }
 
-    /// Begins to thin an hour: names the files that will be written durably in one object. No
+    /// Begins to thin an hour: durably names the files that will be written, in one object. No
     /// listing contains them until [`Store::end_thinning`], even after a crash.
     pub(crate) fn begin_thinning(&self, files: &[Path]) -> Result<(), StoreError> {
         self.put_paths(THINNING, files)

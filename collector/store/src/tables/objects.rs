@@ -138,8 +138,8 @@ impl Store {
     }
 
     /// Reports whether a file that is about to be read in full is intact. Calls `holds` to verify a
-    /// local file, until it was intact once. Does not verify remote files, because their transport
-    /// has checksums of its own.
+    /// local file, until the file was found intact once. Does not verify remote files, because
+    /// their transport has checksums of its own.
     pub(super) fn is_held(
         &self,
         path: &Path,
@@ -239,9 +239,9 @@ impl Store {
     /// Returns an error if the object cannot be moved.
     pub fn retire(&self, path: &Path) -> Result<(), StoreError> {
         if let Some(Directory { root, .. }) = &self.local {
-            // Records the time of the move in the modification time, because a rename changes no
-            // time that all file systems keep. If this fails, the file may be deleted too early,
-            // and a query that reads it may fail.
+            // Records the time of the move in the modification time, because not all file systems
+            // record the time of a rename. If this fails, the file may be deleted too early, and a
+            // query that reads it may fail.
             let touched = File::open(root.join(path.as_ref()))
                 .and_then(|file| file.set_modified(std::time::SystemTime::now()));
             if let Err(error) = touched {

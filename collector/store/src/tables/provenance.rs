@@ -20,7 +20,7 @@ pub struct StoredProvenance {
     pub trace_id: u128,
     /// Time at which the request began to be tracked, in ns since the Unix epoch.
     pub time_ns: i64,
-    /// Span in which it began.
+    /// Span in which the request began to be tracked.
     pub span_id: u64,
     /// Incarnation of the process.
     pub process: u128,
@@ -33,8 +33,8 @@ pub struct StoredProvenance {
     pub log: Vec<u8>,
 }
 
-/// Passes the logs of the traces in `range` to `visit`, file by file and in order of trace and time
-/// within each, until it breaks. Returns the damage that the reading found.
+/// Passes the logs of the traces in `range` to `visit` until it breaks: file by file, and within
+/// each file in order of trace and time. Returns the damage that the reading found.
 ///
 /// The pieces of a log are in one file, because they come from one batch. A log of a batch that was
 /// stored twice is passed twice if the copies are in different files.
@@ -69,8 +69,8 @@ pub fn read_provenance(
     Ok(found)
 }
 
-/// Logs of one trace that began at the same time, each with its next piece, by process, batch and
-/// number. On a coarse clock, several logs of one span may begin at the same time.
+/// Logs of one trace that began at the same time, each with its next piece's index, by process,
+/// batch and number. On a coarse clock, several logs of one span may begin at the same time.
 #[derive(Default)]
 struct OpenLogs(BTreeMap<(u128, u64, u32), (StoredProvenance, u32)>);
 
@@ -100,7 +100,7 @@ impl OpenLogs {
                 };
                 (log, 0)
             });
-        // A repeated piece is of a batch that was stored twice. Pieces after a missing one are
+        // A repeated piece comes from a batch that was stored twice. Pieces after a missing one are
         // lost.
         if cells.piece == *next && cells.piece < cells.pieces {
             log.log.extend_from_slice(&cells.bytes);

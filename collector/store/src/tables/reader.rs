@@ -427,7 +427,7 @@ fn open(
 }
 
 /// Runs a part of the Parquet decoder, and converts a panic to an error. The decoder should return
-/// an error for damaged bytes, but may panic instead. Either concerns only this file.
+/// an error for damaged bytes, but may panic instead. Both affect only this file.
 pub(super) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     std::panic::catch_unwind(AssertUnwindSafe(decode))
         .unwrap_or_else(|_| Err("its decoder panicked".to_owned()))

@@ -213,9 +213,9 @@ impl SpillRequest<'_> {
         })
     }
 
-    /// Merges so many of the smallest files that the number of files is within the limit, or all
-    /// files in groups if that takes several calls. Each run takes the position of the first file
-    /// of its group.
+    /// Merges enough of the smallest files to bring the number of files within the limit. If one
+    /// call cannot, merges all files in groups. Each run takes the position of the first file of
+    /// its group.
     fn merge_smallest<T: DeclaredTable>(
         &self,
         inputs: Vec<Input>,

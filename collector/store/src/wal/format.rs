@@ -51,9 +51,9 @@
 //! - If there is one, the bytes in between are damaged. The collector logs an error with file,
 //!   offset and length, and the reader continues after them.
 //!
-//! A whole header that is damaged or of an unknown version is logged as an error, too. The reader
-//! then takes the marker of the first record for the rest. A shorter file counts as a torn tail,
-//! unless it is empty.
+//! A complete header that is damaged or of an unknown version is logged as an error, too. The
+//! reader then uses the first record's marker for all records. A shorter file counts as a torn
+//! tail, unless it is empty.
 
 /// Magic bytes at the start of a segment.
 pub(super) const MAGIC: &[u8; 8] = b"STRBWAL\0";

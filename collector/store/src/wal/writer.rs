@@ -212,8 +212,8 @@ impl Writer {
                 len_bytes: HEADER_BYTES as u64,
             }),
             Err(error) => {
-                // Another's segment stays, and is flushed. A file without records is removed, so
-                // that attempts on a full disk leave no files behind.
+                // A segment of another writer stays, and is flushed. A file without records is
+                // removed, so that attempts on a full disk leave no files behind.
                 if error.kind() == io::ErrorKind::AlreadyExists
                     || remove_if_there(&*self.disk, &path).is_err()
                 {

@@ -25,8 +25,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Chooses a format by the `Accept` headers of a request. Clients that know OpenMetrics prefer
-    /// it, such as Prometheus.
+    /// Chooses a format by the `Accept` headers of a request. Clients that know OpenMetrics, such
+    /// as Prometheus, prefer it.
     pub(crate) fn preferred<'a>(accepted: impl IntoIterator<Item = &'a str>) -> Self {
         let is_open = |part: &str| part.trim().starts_with("application/openmetrics-text");
         let mut kinds = accepted.into_iter().flat_map(|value| value.split(','));
@@ -66,7 +66,7 @@ impl Writer {
         self.text.named_sample(name, labels, value);
     }
 
-    /// Writes samples of the successful and of the failed ones.
+    /// Writes one sample of the successes, and one of the failures.
     fn outcomes(
         &mut self,
         name: &str,
@@ -106,8 +106,8 @@ impl Writer {
     }
 }
 
-/// Renders the totals. `duty` is the fraction of time in bursts; `None` if services choose
-/// themselves.
+/// Renders the totals. `duty` is the fraction of time in bursts; `None` if each service chooses its
+/// own.
 pub(crate) fn render(totals: &Totals, duty: Option<f64>, format: Format) -> String {
     let mut writer = Writer {
         text: Text(String::new()),

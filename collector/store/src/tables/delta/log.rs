@@ -19,7 +19,7 @@ pub const DELTA_LOG: &str = "_delta_log";
 /// Object by which readers find the newest checkpoint.
 const LAST_CHECKPOINT: &str = "_last_checkpoint";
 /// Number of commits after which a commit states the whole table again, with a checkpoint. Readers
-/// then read at most as many commits.
+/// then read at most this many commits.
 const COMMITS_MAX: u64 = 100;
 
 /// Reason why a log cannot be written.
@@ -218,7 +218,7 @@ impl LogState {
         }
     }
 
-    /// Makes the files and columns those of the table. Reads the footers of new files.
+    /// Updates the files and columns to those of the table. Reads the footers of new files.
     fn follow(&mut self, store: &Store, table: StoreTable, listed: &[ObjectMeta]) -> DeltaCommit {
         let mut commit = DeltaCommit {
             version: None,
@@ -294,7 +294,7 @@ impl LogState {
     }
 }
 
-/// Returns the values that the directories of a file state; `None` if it is in another directory.
+/// Returns the partition values in a file's path; `None` if it is not in an hour's directory.
 fn partition_values(path: &str) -> Option<BTreeMap<String, String>> {
     let mut parts = path.split('/');
     let values = PARTITIONS.map(|name| {

@@ -4,7 +4,7 @@ use arrow_schema::{DataType, Field, Fields, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Columns that the directories of files state: `date=YYYY-MM-DD/hour=HH`.
+/// Columns whose values are in the names of directories: `date=YYYY-MM-DD/hour=HH`.
 pub(super) const PARTITIONS: [&str; 2] = ["date", "hour"];
 
 /// Columns of a table, in order.
@@ -96,7 +96,7 @@ fn delta_type(of: &DataType) -> Option<Value> {
         DataType::Boolean => json!("boolean"),
         DataType::Int32 => json!("integer"),
         DataType::Int64 | DataType::UInt32 => json!("long"),
-        // Delta has no unsigned types. Spark reads Parquet's as decimals, too.
+        // Delta has no unsigned types. Spark also reads unsigned columns of Parquet as decimals.
         DataType::UInt64 => json!("decimal(20,0)"),
         DataType::Float64 => json!("double"),
         DataType::Utf8 => json!("string"),

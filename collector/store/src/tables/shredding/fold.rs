@@ -16,8 +16,8 @@ use crate::tables::names::ATTRIBUTES;
 const MERGED_COLUMNS_MAX: usize = 512;
 
 /// Returns the names of the attribute columns that a merged file drops, which are the rarest ones
-/// beyond the limit. `columns` are the names of columns, each with its number of rows that have a
-/// value.
+/// beyond the limit. `columns` are the names of columns, each with the number of rows that have a
+/// value in it.
 pub(in crate::tables) fn folded(
     columns: impl IntoIterator<Item = (String, u64)>,
 ) -> BTreeSet<String> {
