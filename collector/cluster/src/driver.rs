@@ -101,11 +101,10 @@ impl Cluster {
         self.workers.is_empty()
     }
 
-    /// Runs `count` tasks, which `task` encodes by their numbers, and passes the result of each
-    /// with its number to `save`. If a worker fails, any worker may get its task. A worker that
-    /// cannot be reached or whose connection was lost is called again, and left out of this run
-    /// after three failures in a row. After any other failure, it is left out at once, also of
-    /// later runs.
+    /// Runs `count` tasks, which `task` encodes by number, and passes each result with the task's
+    /// number to `save`. If a worker fails, any worker may get its task. A worker that cannot be
+    /// reached or whose connection was lost is called again, and left out of this run after three
+    /// failures in a row. After any other failure, it is left out at once, also of later runs.
     ///
     /// # Errors
     /// Fails if `save` fails, or if no worker is left for a task.

@@ -1,7 +1,7 @@
 //! Runs tasks on worker processes, by Apache DataFusion Distributed. Empty without the feature
 //! `datafusion`.
 //!
-//! A task and its result are bytes, such as a shard and the part of a report for it: this crate
+//! A task and its result are bytes, such as a shard of a report and the resulting part. This crate
 //! neither reads a store nor knows a report. [`worker_routes`] is the gRPC service of a worker, and
 //! [`Cluster`] distributes tasks over workers. A task travels as a plan of one node (`task_node`),
 //! so the engine provides transport, registry and session. `ShardPlan` of the store cuts the

@@ -199,7 +199,7 @@ async fn fill(remote: &Remote, directory: &Path) -> Result<Vec<RemoteError>, Rem
         .buffer_unordered(FETCHES)
         .try_collect::<()>()
         .await?;
-    // The operations of one collector hold for all, and override `none` of another.
+    // Operations that one collector declares hold for all, even if another declares `none`.
     if requests.len() > 1 {
         requests.remove("none");
     }

@@ -56,9 +56,9 @@ const NOT_SYNCED: [ErrorKind; 4] = [
 
 /// Data directory. It contains the log `wal/`, the tables, `checkpoint.json`, `lock`,
 /// `generations/` and `replaced/` (see [`maintenance`](crate::maintenance)). It may also contain
-/// `requests`, `damaged/` and `checkpoint.json.damaged` (see [`check`](crate::check)),
-/// `published.json` of a collector that publishes, `redact.key` of one that hashes values,
-/// `imports/` with the receipts of imports, and `cache/`, which can be deleted at any time. The
+/// `requests`, `damaged/` and `checkpoint.json.damaged` (see [`check`](crate::check)), and
+/// `imports/` with the receipts of imports. A collector that publishes adds `published.json`, and
+/// one that hashes values adds `redact.key`. The directory `cache/` can be deleted at any time. The
 /// directory of an agent contains `wal/`, `forwarded/` and `lock`, and possibly `redact.key`.
 #[derive(Clone, Debug)]
 pub struct DataDir {

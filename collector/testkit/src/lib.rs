@@ -23,7 +23,7 @@
 //! ```
 //!
 //! Formulas are those of `stroboscope search`: selectors of TraceQL, related in time
-//! ([`stroboscope_search`]). Operators about time, such as `always` and `at most`, are about the
+//! ([`stroboscope_search`]). Operators about time, such as `always` and `at most`, apply to the
 //! whole trace. A failed `assert_…` method shows the trace as a tree.
 //!
 //! # Traces of a test

@@ -59,9 +59,9 @@ impl Recording {
         }
     }
 
-    /// Waits until everything recorded so far is stored, and returns the traces of this test: one
-    /// for each span that the code under test began outside of any other span, in order of their
-    /// starts. The [crate's documentation](crate) describes which traces belong to a test.
+    /// Waits until everything recorded so far is stored, and returns the traces of this test in
+    /// order of their starts: one for each span that the code under test began outside of any other
+    /// span. The [crate's documentation](crate) describes which traces belong to a test.
     ///
     /// Open spans are not recorded yet. Waits up to a second for this test's spans to end. Blocks
     /// the thread, also in async code, so await the tasks under test first.

@@ -1,8 +1,8 @@
 //! Agent: forwards its log to another collector, and relays that collector's directives.
 //!
-//! One task, the uplink, keeps a connection to one of the gateways and follows its directives.
-//! The flushing thread forwards closed segments over the same connection. If a
-//! gateway fails either of them, the uplink moves on to the next one, if there are several.
+//! One task, the uplink, keeps a connection to one of the gateways and follows its directives. The
+//! flushing thread forwards closed segments over the same connection. If a gateway fails for either
+//! of them, the uplink moves on to the next gateway, if there are several.
 
 mod delivery;
 mod gateway;

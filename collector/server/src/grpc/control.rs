@@ -143,8 +143,8 @@ impl BurstControl {
         self.setting.borrow().map(|setting| setting.config)
     }
 
-    /// Returns the burst-config that was set last, and the instant of that change in ns since the
-    /// Unix epoch, which is 0 if it applied as soon as this collector knew it.
+    /// Returns the burst-config that was set last, and the instant of that change, in ns since the
+    /// Unix epoch. The instant is 0 if the change applied as soon as this collector knew it.
     pub(crate) fn setting(&self) -> Option<(BurstConfig, u64)> {
         self.setting
             .borrow()

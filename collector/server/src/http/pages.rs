@@ -17,8 +17,8 @@ use crate::redact::Redaction;
 /// Site of pages about the store, which the collector serves in addition to its own pages.
 #[derive(Clone, Debug)]
 pub struct ServedSite {
-    /// Router of all its pages; it answers the paths that no route of the collector matches, except
-    /// gRPC calls and OTLP requests, and `/model` for browsers.
+    /// Router of all its pages. It answers `/model` for browsers, and all paths that no route of
+    /// the collector matches, except gRPC calls and OTLP requests.
     pub router: Router,
     /// Links in the header of each page.
     pub navigation: Vec<NavLink>,

@@ -21,8 +21,8 @@ use super::{fleet, login, metrics, model, now};
 use crate::grpc::otlp_message;
 use crate::net::{Answer, Listener, ListenerSetup, PortName, Ports, Rejection, wrong_port};
 
-/// Maximum length of a request's body, in bytes, unless a page of the site has its own: enough for
-/// a burst-config or a long token.
+/// Maximum length of a request's body, in bytes, unless a page of the site has its own limit:
+/// enough for a burst-config or a long token.
 const BODY_BYTES_MAX: usize = 8 << 10;
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 

@@ -82,9 +82,9 @@ pub(super) fn held(
     }
 }
 
-/// Returns the lock of a directory and the next segment of its checkpoint. Returns `None` if either
-/// fails, which is logged, or if another program has the lock: a reader that converts the log, or a
-/// collector, which deletes old data itself.
+/// Returns the lock of a directory and the next segment of its checkpoint. Returns `None` and logs
+/// an error if either fails. Also returns `None` if a reader that converts the log has the lock, or
+/// a collector, which deletes old data itself.
 fn lock_for_round(data: &DataDir) -> Option<(Lock, u64)> {
     let lock = match data.lock() {
         Ok(lock) => lock,

@@ -151,7 +151,7 @@ pub type Deliver = Box<
 >;
 
 /// Upstream of a simulated agent. Delivery is async work of the simulation's only thread, so a call
-/// orders it and fails. The next call for the segment returns the result.
+/// schedules it and fails. The next call for the segment returns the result.
 #[derive(Clone, Debug)]
 struct DeliveryOrders {
     forgets: bool,

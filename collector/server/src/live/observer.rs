@@ -246,8 +246,8 @@ impl Live {
         }
     }
 
-    /// Returns a lower bound on the number of segments in the window: the count of its closed
-    /// slices together or of the open slice, whichever is larger.
+    /// Returns a lower bound on the number of segments in the window: the number in its merged
+    /// closed slices or in its open slice, whichever is larger.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.window.segments()

@@ -180,8 +180,7 @@ impl Door {
             let checked = tokio::task::spawn_blocking(checking).await;
             checked.unwrap_or(Err(Refusal::Later(crate::ingest::IntakeError::Stopping)))?
         };
-        // An empty request succeeds without being stored, and so does one in which nothing can be
-        // kept.
+        // An empty request, or one in which nothing can be kept, succeeds without being stored.
         if taken.records == 0 {
             self.intake.counters().leave_out(kind, &taken);
             return Ok(taken);

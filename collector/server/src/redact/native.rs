@@ -69,7 +69,7 @@ pub(super) fn redact(
 }
 
 /// Redacts a provenance log. Returns false if the log must be dropped: it cannot be parsed, or
-/// hashes or masks, which may be longer than the texts they replace, made it longer than the limit.
+/// exceeds the limit with its hashes and masks, which may be longer than the texts they replace.
 fn redact_log(redaction: &Redaction, log: &mut Vec<u8>, bytes_max: usize) -> bool {
     let (cause, reason) = match rewrite_items(log, |item| of_item(redaction, item)) {
         Ok(rewritten) if rewritten.len() <= bytes_max.max(log.len()) => {

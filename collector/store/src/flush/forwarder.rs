@@ -39,8 +39,8 @@ pub trait Upstream: std::fmt::Debug + Send {
 #[derive(Debug)]
 pub struct Forwarder {
     data: DataDir,
-    /// Directory of the checkpoint. It differs from that of a store's checkpoint, so a collector
-    /// that later opens the data directory stores the rest of the log.
+    /// Directory of the checkpoint. It differs from the directory of a store's checkpoint, so a
+    /// collector that later opens the data directory stores the rest of the log.
     directory: PathBuf,
     checkpoint: Checkpoint,
     /// False while the checkpoint on disk is an older one.

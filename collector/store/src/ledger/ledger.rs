@@ -78,8 +78,9 @@ impl Ledger {
     }
 
     /// Reports whether a batch that is not entered yet has new information: a record, a loss, a
-    /// clock step, a changed burst-config, or an unknown process. Other batches report only windows
-    /// without records, loads, provenance logs, the state of the clock, and the end of the process.
+    /// clock step, a changed burst-config, or an unknown process. Other batches report only loads,
+    /// provenance logs, the state of the clock, the end of the process, and windows without
+    /// records.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
         let Some(known) = self.entries.get(&batch.incarnation()) else {

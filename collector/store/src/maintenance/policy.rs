@@ -93,9 +93,9 @@ fn groups(files: &[(Path, u64)]) -> impl Iterator<Item = &[(Path, u64)]> {
     })
 }
 
-/// Reports whether enough records arrived late to justify rewriting all files of a group: it has at
-/// least [`FAN_IN`] files, or its other files together have at least a quarter of its largest
-/// file's size.
+/// Reports whether enough records arrived late to justify rewriting all files of a group. It must
+/// have at least [`FAN_IN`] files, or its other files together must have at least a quarter of its
+/// largest file's size.
 fn is_worth_it(group: &[(Path, u64)]) -> bool {
     let bytes = |(_, bytes): &(Path, u64)| *bytes;
     let (all, largest): (u64, u64) = (

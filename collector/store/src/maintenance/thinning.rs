@@ -167,7 +167,7 @@ impl Care {
     }
 }
 
-/// Reports whether a file is thinned with its hour, by its name. Imported files and files that are
+/// Reports by its name whether a file is thinned with its hour. Imported files and files that are
 /// already thinned are not.
 fn is_thinnable(path: &Path) -> bool {
     Segments::of(path).is_some_and(|of| !of.is_thinned)
@@ -186,8 +186,8 @@ fn thinned_path(path: &Path) -> Option<Path> {
     )))
 }
 
-/// Divides files into those that are thinned with an hour, and those in which requests of the hour
-/// may have further records: the other files of the hour, and those of the hours next to it.
+/// Divides files into those that are thinned with an hour, and those that may have further records
+/// of the hour's requests. The latter are the hour's other files, and the files of adjacent hours.
 fn divided(files: RequestFiles, hour: Hour) -> (RequestFiles, RequestFiles) {
     let near: RangeInclusive<i64> = hour.begin_ns() - 1..=hour.end_ns();
     let is_near = |of: Hour| near.contains(&(of.end_ns() - 1)) || near.contains(&of.begin_ns());

@@ -10,7 +10,7 @@ use stroboscope_analysis::record::{
 use super::attributes::{AttributeValues, ELEMENT};
 use super::left_out::LeftOut;
 
-/// Maximum number of events of a trace whose spans are found by linear search. For more events, a
+/// Maximum number of a trace's events whose spans are found by linear search. For more events, a
 /// map is built.
 const EVENTS_WITHOUT_MAP: usize = 8;
 

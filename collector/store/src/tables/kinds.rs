@@ -415,7 +415,7 @@ impl ReadKind for Nullable<Text> {
     }
 }
 
-/// Kind of columns with texts that are no Arrow dictionaries. In rows, the texts are interned like
+/// Kind of text columns that are no Arrow dictionaries. In rows, their texts are interned like
 /// others.
 pub(super) enum PlainText {}
 

@@ -71,8 +71,8 @@ pub enum StoreError {
 pub struct Store {
     objects: Arc<dyn ObjectStore>,
     runtime: Handle,
-    /// Directory of the objects, if they are local files, which are synced explicitly; `None` for
-    /// other stores, in which an object is durable once its write returns.
+    /// Directory of the objects if they are local files, which need explicit syncs. `None` for
+    /// other stores, where an object is durable once its write returns.
     local: Option<Directory>,
     /// Files whose checksums were verified. They are not verified again.
     held: Arc<Mutex<BTreeSet<Path>>>,

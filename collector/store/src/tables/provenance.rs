@@ -1,4 +1,4 @@
-//! Reads provenance logs of requests, whose pieces are rows.
+//! Reads provenance logs of requests. Each row has a piece of a log.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -135,8 +135,8 @@ impl SpillRequest<'_> {
         self.times_ns != (i64::MIN..=i64::MAX) || !self.range.is_all()
     }
 
-    /// Reports whether a file may have selected rows, by its footer. Counts the file if it has
-    /// none, and closes it.
+    /// Reports whether a file may have selected rows, by its footer. If not, counts and closes the
+    /// file.
     fn may_be_wanted(&self, input: &Input, opened: &mut OpenedFiles) -> bool {
         let Input::Object(object) = input else {
             return true;

@@ -1,7 +1,7 @@
 //! Writes a file of a table without the rows of the requests that thinning drops.
 //!
-//! The other rows stay as they are, except that spans of requests that represent more requests than
-//! before get a new `tracestate`.
+//! The other rows stay as they are, except that spans get a new `tracestate` if their request
+//! represents more requests than before.
 
 use std::sync::Arc;
 

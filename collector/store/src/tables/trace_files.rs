@@ -290,9 +290,8 @@ fn list(store: &Store) -> Result<FileLists, StoreError> {
     store.list_together(&[StoreTable::Spans, StoreTable::Events])
 }
 
-/// Returns the number of files of each table that may be read together: as many as fit into
-/// `bytes_max` if they are the largest of each table, but at least [`FILES_MIN`] and at most
-/// [`FILES_MAX`].
+/// Returns the number of files of each table that may be read together: as many of its largest
+/// files as fit into `bytes_max`, but at least [`FILES_MIN`] and at most [`FILES_MAX`].
 fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
     let sizes = |files: &Vec<(Path, u64)>| {
         let unpacked = |(_, bytes): &(Path, u64)| bytes.saturating_mul(UNPACKED_TIMES);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::schema::{DeltaSchema, PARTITIONS};
 use crate::tables::id_range::{nulls, times_ns};
 
-/// Feature of the protocol that no other program has.
+/// Feature of the protocol that no other program supports.
 const WRITER_FEATURE: &str = "stroboscope";
 
 /// One line of a commit. Lines with other actions are empty.

@@ -68,9 +68,9 @@ impl DeltaSchema {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Adds the columns of a file that the schema lacks. Passes the names of those that Delta
-    /// cannot have to `refuse`: columns of other types, names with reserved characters, and names
-    /// that differ from another only in case, which many engines ignore.
+    /// Adds the columns of a file that the schema lacks. Calls `refuse` with the names of columns
+    /// that Delta cannot have: those of other types, those with reserved characters, and those that
+    /// differ from another only in case, which many engines ignore.
     pub(super) fn add(&mut self, file: &Schema, mut refuse: impl FnMut(&str)) {
         for field in file.fields() {
             let name = field.name();
