@@ -181,7 +181,7 @@ pub struct ProvenanceRow {
     pub trace_id: u128,
     /// Time at which the request began to be tracked, in ns since the Unix epoch.
     pub time_ns: i64,
-    /// Number of the piece within the log.
+    /// Index of the piece within the log.
     pub piece: u32,
     /// Number of pieces of the log.
     pub pieces: u32,
@@ -191,7 +191,7 @@ pub struct ProvenanceRow {
     pub process: u128,
     /// Sequence number of the batch within the incarnation.
     pub sequence: u64,
-    /// Number of the log within the batch.
+    /// Index of the log within the batch.
     pub number: u32,
     pub service: StringId,
     pub host: StringId,

@@ -171,8 +171,8 @@ impl Trace {
     /// Asserts that the number of spans of this name is in a range, such as `..=1`.
     ///
     /// # Panics
-    /// Panics if the number is outside, with a tree of the trace. Also panics if spans are missing,
-    /// because they have not ended.
+    /// Panics if the number is outside the range, with a tree of the trace. Also panics if spans
+    /// are missing, because they have not ended.
     #[track_caller]
     pub fn assert_calls(&self, name: &str, range: impl RangeBounds<usize> + fmt::Debug) {
         let calls = self.calls(name);

@@ -63,8 +63,8 @@ fn object(
     }
 }
 
-/// Reports whether masks apply to a member. They apply to no ids, times, counts, codes, kinds,
-/// severity numbers and flags.
+/// Reports whether masks apply to a member. They do not apply to ids, times, counts, codes, kinds,
+/// severity numbers or flags.
 fn is_text(name: &str) -> bool {
     let name = name.replace('_', "").to_ascii_lowercase();
     let is_number = ["unixnano", "count", "code"]

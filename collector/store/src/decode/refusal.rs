@@ -52,7 +52,7 @@ pub enum Refusal {
     /// An attribute's kind is unknown.
     #[error("attribute kind {kind} is unknown; the sender may be newer than this collector")]
     AttributeKind {
-        /// Number of the kind in the protocol.
+        /// Value of the kind in the protocol.
         kind: i32,
     },
     /// A string is too long.

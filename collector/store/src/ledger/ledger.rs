@@ -54,7 +54,7 @@ pub struct ReportedConfig {
     /// Time since which the process has applied the burst-config, by the process's clock, in ns
     /// since the Unix epoch; 0 if unknown.
     pub since_ns: u64,
-    /// Number of the batch that reported it.
+    /// Sequence number of the batch that reported it.
     pub sequence: u64,
 }
 
@@ -79,8 +79,7 @@ impl Ledger {
 
     /// Reports whether a batch that is not entered yet has new information: a record, a loss, a
     /// clock step, a changed burst-config, or an unknown process. Other batches report only loads,
-    /// provenance logs, the state of the clock, the end of the process, and windows without
-    /// records.
+    /// provenance logs, the clock's state, the process's end, and windows without records.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
         let Some(known) = self.entries.get(&batch.incarnation()) else {

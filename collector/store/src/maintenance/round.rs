@@ -52,7 +52,7 @@ pub struct MaintenanceSettings {
     /// Maximum size of the tables in bytes, above which the oldest hours are deleted; `None` for no
     /// limit.
     pub keep_bytes: Option<u64>,
-    /// Settings by which old hours are thinned; `None` if no hour is.
+    /// Settings by which old hours are thinned; `None` disables thinning.
     pub thinning: Option<ThinningSettings>,
     /// Time for which replaced files are kept for queries in progress.
     pub grace: Duration,

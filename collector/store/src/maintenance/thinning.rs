@@ -167,8 +167,8 @@ impl Care {
     }
 }
 
-/// Reports by its name whether a file is thinned with its hour. Imported files and files that are
-/// already thinned are not.
+/// Determines by a file's name whether it is thinned with its hour. Imported files and files that
+/// are already thinned are not.
 fn is_thinnable(path: &Path) -> bool {
     Segments::of(path).is_some_and(|of| !of.is_thinned)
 }

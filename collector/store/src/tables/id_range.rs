@@ -122,7 +122,7 @@ fn place(metadata: &ParquetMetaData, column: &str) -> Option<usize> {
     columns.iter().position(|known| known.name() == column)
 }
 
-/// Selects the row groups that may contain ids of the range, and in them the rows of such pages.
+/// Selects the row groups, and in them the rows of pages, that may contain ids of the range.
 ///
 /// With `wanted`, an ordered list of ids, selects only groups and pages that may contain one of
 /// these.

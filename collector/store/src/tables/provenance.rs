@@ -26,7 +26,7 @@ pub struct StoredProvenance {
     pub process: u128,
     /// Sequence number of the batch that contained the log, within the incarnation.
     pub sequence: u64,
-    /// Number of the log within the batch.
+    /// Index of the log within the batch.
     pub number: u32,
     pub service: Arc<str>,
     /// The log in the form of a file, up to the first missing piece.

@@ -80,7 +80,7 @@ impl Segments {
         })
     }
 
-    /// Reports by its name whether a file lacks the requests that thinning dropped.
+    /// Determines by a file's name whether it lacks the requests that thinning dropped.
     #[must_use]
     pub fn are_thinned(path: &Path) -> bool {
         Self::of(path).is_some_and(|of| of.is_thinned)

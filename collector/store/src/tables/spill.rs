@@ -214,8 +214,8 @@ impl SpillRequest<'_> {
     }
 
     /// Merges enough of the smallest files to bring the number of files within the limit. If one
-    /// call cannot, merges all files in groups. Each run takes the position of the first file of
-    /// its group.
+    /// call cannot do this, merges all files in groups. Each run takes the position of the first
+    /// file of its group.
     fn merge_smallest<T: DeclaredTable>(
         &self,
         inputs: Vec<Input>,
