@@ -29,7 +29,7 @@ impl Runner {
     }
 
     pub(crate) async fn run(&self, task: Arc<[u8]>) -> Result<Vec<u8>, String> {
-        // A driver that went away is no longer in the queue. A task that runs goes on to its end.
+        // A driver that went away is no longer in the queue. A running task continues to its end.
         let turn = self.turn.clone().acquire_owned().await;
         let tasks = self.tasks.clone();
         let ran = spawn_blocking(move || {

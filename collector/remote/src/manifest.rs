@@ -99,7 +99,7 @@ pub(crate) fn is_manifest(path: &Path) -> bool {
     path.filename() == Some(MANIFEST)
 }
 
-/// Manifest as it was read, with the version of the object, by which a write replaces exactly this
+/// Manifest as it was read, with the object's version. With it, a write replaces only this
 /// manifest.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {

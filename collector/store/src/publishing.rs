@@ -56,13 +56,13 @@ pub struct PublishCounters {
     pub files: AtomicU64,
     /// Total size of the files uploaded to the object store, in bytes.
     pub bytes: AtomicU64,
-    /// Number of local files to be published that the published list of files does not contain yet.
+    /// Number of local files that are to be published, but are not in the published list yet.
     pub files_behind: AtomicU64,
-    /// Total size of the local files to be published that the published list of files does not
-    /// contain yet, in bytes.
+    /// Total size of the local files that are to be published, but are not in the published list
+    /// yet, in bytes.
     pub bytes_behind: AtomicU64,
-    /// Number of files that local retention deleted before they were published, without those that
-    /// are too old to be published.
+    /// Number of files that local retention deleted before they were published, except files that
+    /// were too old to be published.
     pub files_missed: AtomicU64,
     /// Number of objects deleted from the object store because nothing refers to them any more.
     pub objects_deleted: AtomicU64,

@@ -4,8 +4,8 @@ use std::fmt::{Debug, Formatter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Amount that a query takes from the pool beyond its immediate need, in bytes, so that it takes
-/// less often.
+/// Amount that a query takes from the pool beyond its immediate need, in bytes, to take memory less
+/// often.
 const STEP_BYTES: usize = 256 << 10;
 
 /// Name of the limit of a program that runs a single query.

@@ -17,7 +17,7 @@ pub(crate) struct SpanPath {
     /// Tree of the spans, by which the trace was cut.
     pub(crate) outline: Vec<OutlineSpan>,
     /// Spans on the critical path, as indices into the outline, each with the duration in ns for
-    /// which it is on the path. A span occurs once for each of its stretches.
+    /// which it is on the path. A span occurs once for each of its stretches on the path.
     pub(crate) steps: Vec<(usize, u64)>,
 }
 

@@ -24,7 +24,7 @@ use crate::line_limit::{LineLimit, Turn};
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// Maximum of the first pause after a failed delivery, for example because the gateway's disk is
-/// full. The pause is at least half of it. It doubles with each further failure, up to
+/// full. The pause is at least half of it. The maximum doubles with each further failure, up to
 /// [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);

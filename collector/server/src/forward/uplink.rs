@@ -15,7 +15,7 @@ use super::gateway::{CONNECT_MAX, Client, Gateway};
 use crate::grpc::BurstControl;
 
 /// Maximum of the first pause after all gateways have failed in turn. The pause is at least half of
-/// it. It doubles for each further pause, up to [`PAUSE_MAX`].
+/// it. The maximum doubles for each further pause, up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Maximum time for answering a probe.

@@ -36,8 +36,8 @@ impl Slice {
     }
 }
 
-/// Models of the slices in a sliding window. After a whole window of steps much shorter than a
-/// slice, they cover between about `SLICES / (SLICES + 1)` of the window's length and all of it.
+/// Models of the slices in a sliding window. Once a whole window has passed in steps much shorter
+/// than a slice, they cover from about `SLICES / (SLICES + 1)` of its length to all of it.
 #[derive(Debug)]
 pub(super) struct ModelWindow {
     slice_ns: i64,

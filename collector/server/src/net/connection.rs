@@ -349,8 +349,8 @@ fn put_browser_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the cause of a failed connection; `None` if its peer disconnected, or for other errors
-/// than HTTP's.
+/// Returns the cause of a failed connection; `None` for errors other than HTTP's, or if the peer
+/// disconnected.
 fn cause_of(error: &(dyn Error + 'static)) -> Option<RejectionCause> {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -72,8 +72,8 @@ impl Future for Withdrawal {
     }
 }
 
-/// Ends the response to a request whose token has become invalid. Over gRPC it sends a status. Over
-/// HTTP, whose status was sent before, it aborts the body.
+/// Ends the response to a request whose token has become invalid. Over gRPC, it sends a status.
+/// Otherwise, it aborts the body, as the HTTP status was sent before.
 pub(super) struct ResponseEnd {
     due: BoxFuture<'static, Rejection>,
     is_grpc: bool,

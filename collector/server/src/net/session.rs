@@ -47,8 +47,8 @@ impl Ports {
         login_cookie(headers).is_some() && self.check_token(Role::Read, headers).is_ok()
     }
 
-    /// Formats a cookie that scripts cannot read, and that browsers do not send with changes that
-    /// other sites request. With TLS configured, browsers send it over TLS only.
+    /// Formats a cookie that scripts cannot read, and that browsers do not send with change
+    /// requests from other sites. With TLS configured, browsers send it over TLS only.
     fn cookie(&self, value: &str, valid: Duration) -> String {
         let secure = match self.settings.tls {
             Some(_) => "; Secure",

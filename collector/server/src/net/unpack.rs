@@ -7,7 +7,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use super::admission::Rejection;
 use super::body::BodyShare;
 
-/// Minimum step, in bytes, unless less is left to the limit. Larger steps are a quarter of the
+/// Minimum step, in bytes, unless the limit is closer. Larger steps are a quarter of the
 /// decompressed size so far.
 const STEP_BYTES_MIN: usize = 64 << 10;
 /// Maximum window of zstd, as a power of two. Go's library writes windows of 32 MiB at its best

@@ -87,8 +87,8 @@ impl<const SIGNAL: u8> Service<Request<Body>> for ExportService<SIGNAL> {
 fn as_otlp_has_it(response: Response<Body>, door: &Door) -> Response<Body> {
     let code = response.headers().get(GRPC_STATUS);
     match code.map(|code| Code::from_bytes(code.as_bytes())) {
-        // The service itself returns these only for a request that redaction has made too large,
-        // which it has not counted.
+        // The service itself returns these codes only if redaction has made a request too large,
+        // and does not count them.
         Some(Code::OutOfRange | Code::ResourceExhausted) => {
             let limit = door.request_bytes_max();
             let refusal = Refusal::TooLarge { limit };

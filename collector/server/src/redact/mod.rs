@@ -153,8 +153,8 @@ impl Redaction {
         })
     }
 
-    /// Returns the decision on an attribute, and counts its action. The first rule that matches its
-    /// key applies: as it was sent, with the enclosing maps' keys, or with the prefix in the store.
+    /// Returns the decision on an attribute, and counts its action. The first rule applies that
+    /// matches the key as sent, with the enclosing maps' keys, or with the prefix in the store.
     fn verdict(&self, place: Place<'_>, key: &str) -> Verdict {
         let verdict = self.look_up(place, key);
         self.count(verdict.action);

@@ -48,7 +48,7 @@ pub enum BadPattern {
 #[derive(Clone, Debug)]
 pub(super) struct ValuePattern {
     regex: Regex,
-    /// True if a match must also be a card number by its neighbours and its check digit.
+    /// True if a match must also pass as a card number (see [`is_card`]).
     is_card: bool,
 }
 

@@ -276,7 +276,7 @@ impl Flusher {
             ledger: std::mem::take(&mut converted.ledger),
         };
         if let Err(error) = next.save(&**self.data.disk(), self.data.root()) {
-            // The new checkpoint may be durable nevertheless. The objects of the segment must
+            // The new checkpoint may be durable despite the error. The objects of the segment must
             // therefore not change any more, and a retry only saves the checkpoint.
             self.unsaved = Some(ConvertedSegment {
                 ledger: next.ledger,

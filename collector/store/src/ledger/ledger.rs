@@ -227,8 +227,8 @@ impl Ledger {
         self.entries.get(&incarnation)
     }
 
-    /// Returns the number of missing batches below the highest stored number of each process, over
-    /// all processes. Does not count numbers that are no longer tracked.
+    /// Returns the number of missing batches of all processes, each below the highest stored number
+    /// of its process. Does not count numbers that are no longer tracked.
     #[must_use]
     pub fn holes(&self) -> u64 {
         self.entries

@@ -19,8 +19,8 @@ use super::staged::StagedObject;
 use super::stored_operations::FactsWriter;
 use super::write::properties;
 
-/// Maximum number of rows that all inputs (if at most 1,024) together decode at a time. It is low,
-/// because rows may be large.
+/// Maximum total number of rows that all inputs decode at a time, if there are at most 1,024. It is
+/// low, because rows may be large.
 const ROWS_TOGETHER: usize = 65_536;
 
 /// Reason why files were not merged.

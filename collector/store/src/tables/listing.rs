@@ -279,8 +279,8 @@ impl Store {
         let number = known.and_then(|bytes| std::str::from_utf8(&bytes).ok()?.parse::<u64>().ok());
         let next = match number {
             Some(number) => number + 1,
-            // Unless the clock was set back, the time repeats no value that a listing may have
-            // seen, even if someone deleted the file.
+            // Unless the clock was set back, the time differs from all values that listings may
+            // have seen, even if someone deleted the file.
             None => std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |since| since.as_micros() as u64),

@@ -131,7 +131,7 @@ impl SortedFile {
     }
 }
 
-/// Returns the Arrow type with which a column that the table does not declare is read.
+/// Returns the Arrow type for reading a column that the table does not declare.
 fn type_of_more(field: &Field) -> DataType {
     if field.name().starts_with(TEXT_COLUMNS) {
         DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))

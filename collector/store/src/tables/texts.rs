@@ -105,9 +105,9 @@ pub(super) struct TextIndexer {
 }
 
 impl TextIndexer {
-    /// Returns the index of each row's text in `texts`, to which it adds the texts. Ignores
-    /// dictionary values that no row uses, because a dictionary may have many more values than the
-    /// batch has rows.
+    /// Adds the texts of the rows to `texts`, and returns the index of each row's text there.
+    /// Ignores dictionary values that no row uses, because a dictionary may have many more values
+    /// than the batch has rows.
     pub(super) fn of(
         &mut self,
         column: &DictionaryArray<Int32Type>,
