@@ -21,12 +21,15 @@
 //! A trace counts at most once for each pair and kind, however often a segment occurs in it. The
 //! model keeps counts instead of single bits, so that every relation has its [`Support`] and the
 //! model can tolerate noise.
+//!
+//! `contradictions` finds those of any trace, `groups` those of traces whose labels recur, and
+//! `uncertain` those despite errors of clocks. `relations` decides which relations are believed.
 
+mod contradictions;
 mod counts;
 mod groups;
 mod pipelines;
 mod relations;
-mod sweep;
 mod uncertain;
 
 pub use pipelines::{PIPELINE_TASKS_MAX, PipelineCounts};
@@ -34,11 +37,11 @@ pub use relations::{Changes, Pipeline, Relation, Relations, Support};
 
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::segment::{ElementId, Segment, SegmentedTrace};
+use contradictions::Sweep;
 use counts::{BLOCK_BYTES, CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
 use groups::{Groups, ResolvedCounts};
 use pipelines::Pipelines;
 use std::sync::Arc;
-use sweep::Sweep;
 use uncertain::shrink_ends;
 
 /// Frequency of one segment.

@@ -4,9 +4,9 @@
 use super::blame::{OwnChange, links, responsible};
 use super::divergence::PathDifference;
 use super::environment::{Environment, keep_own};
-use super::judged::{ChangedPlaces, TooFew, changed_places};
 use super::mutation::{Mutation, response_mutations, structural_mutations};
 use super::place::{Place, Places};
+use super::place_test::{ChangedPlaces, TooFew, changed_places};
 use super::rows::Period;
 use super::sides::Sides;
 use super::structural::PathChange;

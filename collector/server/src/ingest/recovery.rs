@@ -1,4 +1,4 @@
-//! Recovers the log that an earlier run left, when the collector starts.
+//! Recovers the log that an earlier run left, when the collector starts, by `Flusher::recover`.
 
 use std::sync::{Arc, Mutex};
 

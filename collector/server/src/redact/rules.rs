@@ -1,4 +1,5 @@
 //! Rules of redaction: actions for attributes by their keys, and patterns of values to mask.
+//! `Redaction` in `mod.rs` applies them.
 
 use std::str::FromStr;
 
