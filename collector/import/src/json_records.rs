@@ -75,8 +75,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         &self.key
     }
 
-    /// Reads the next record, or the value of the next member, into `record`. Returns what it found
-    /// and the line on which that begins, or `None` at the end.
+    /// Reads the next record, or the value of the next member, into `record`. Returns its kind
+    /// and the line on which it begins, or `None` at the end.
     ///
     /// # Errors
     /// Returns the errors of the source.

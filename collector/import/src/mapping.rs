@@ -65,7 +65,7 @@ pub enum MappingError {
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// The defect, usually with what to write instead.
+        /// The defect, usually with a remedy.
         what: String,
     },
 }

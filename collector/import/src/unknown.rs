@@ -65,7 +65,7 @@ impl Unknown {
     }
 }
 
-/// Describes a record by its first keys. Without keys, says whether it is JSON.
+/// Describes a record by its first keys. Without keys, states whether it is JSON.
 pub(super) fn describe(is_json: bool, shape: &JsonShape) -> String {
     if !is_json && shape.keys.is_empty() {
         return "text that is not JSON".to_owned();

@@ -11,7 +11,7 @@
 //! | resource: attributes, schema URL, dropped attributes | `resource.KEY`, `otel.resource.schema_url`, `otel.resource.dropped_attributes_count` |
 //! | scope: name, version, schema URL, attributes, dropped attributes | `otel.scope.name`, `.version`, `.schema_url`, `.dropped_attributes_count`; `scope.KEY` |
 //! | status: error, ok, other; description | `error: true`, `otel.status_code: "OK"`, its number; `otel.status_description` |
-//! | status code before 0.10, unless 0 | `error: true` if the current status is unset; `otel.deprecated_status_code` unless it is 2 |
+//! | deprecated status code | `error: true`; `otel.deprecated_status_code` unless it is 2 |
 //! | kinds internal, producer, consumer, other | `span.kind`, a text or its number |
 //! | trace state, flags | `w3c.tracestate`, `otel.flags` |
 //! | dropped attributes, events, links (also an event's attributes) | `otel.dropped_attributes_count`, … |
@@ -24,7 +24,8 @@
 //!
 //! [`StoredSpan::parts`] is the inverse, with the exceptions that its module names.
 //!
-//! `foreign_span`, `typed` (JSON), `wire` (protobuf) and `id_text` serve importers of other formats, too.
+//! `foreign_span`, `typed` (JSON), `wire` (protobuf) and `id_text` serve importers of other
+//! formats, too.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

@@ -1,5 +1,6 @@
 //! Fast path of counting, for requests in which every label occurs once and whose set of labels
-//! recurs. Most requests of a service are of this kind. [`contradictions`](super::contradictions) counts the others.
+//! recurs. Most requests of a service are of this kind. [`contradictions`](super::contradictions)
+//! counts the others.
 //!
 //! *Contradictions.* Segments are in order of start. A→B is contradicted for every B that starts
 //! before A ends. These labels form a prefix of the trace. Each prefix is kept as a bitset. A

@@ -184,8 +184,8 @@ pub enum Ink {
 }
 
 impl Timeline {
-    /// Returns the styles in use, with their meanings. Omits [`Ink::Beside`] if no interval is on a
-    /// critical path.
+    /// Returns the styles in use, with their meanings. Omits that of intervals off critical paths
+    /// if no interval is on one.
     #[must_use]
     pub fn legend(&self) -> Vec<(Ink, &'static str)> {
         let any =
