@@ -33,8 +33,8 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// `STROBOSCOPE_TRACING`, [`Builder::tracing`](crate::Builder::tracing) and
 /// [`recording`](Self::recording) change this. The filter does not affect other layers, so a log
 /// may be more verbose. A callsite that no layer wants is disabled and costs at most two loads.
-/// Filters of `tracing_subscriber` apply in addition: `layer().with_filter(…)` records what both
-/// filters accept.
+/// Filters of `tracing_subscriber` apply in addition: `layer().with_filter(…)` records the spans
+/// that both filters accept.
 ///
 /// An event outside of any span is recorded as an event outside of any request.
 ///

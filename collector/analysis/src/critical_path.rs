@@ -106,9 +106,9 @@ impl TracePath {
 ///
 /// If several segments end last, the path ends with the first of them in the order of the trace. If
 /// several predecessors end last, the segment waited for the one that took time and started last.
-/// In the worst case, the running time is proportional to the number of segments times the number
-/// of labels. In a pipeline, it is quadratic in the number of segments of one element. It is much
-/// shorter if many segments are ordered.
+/// The running time is at most proportional to the number of segments times the square of the
+/// number of labels. In a pipeline, it is also quadratic in the number of segments of one element.
+/// It is much shorter if many segments are ordered.
 pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     analyse_for(trace, relations, SlackUse::Needed)
 }

@@ -1,4 +1,4 @@
-//! Counts OTLP telemetry other than spans, which has no place in the store.
+//! Counts OTLP telemetry other than spans, which is not imported.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;

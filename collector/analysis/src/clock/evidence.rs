@@ -1,5 +1,6 @@
 //! Collects evidence about the clocks of all hosts, in bounded memory: the best round trips, and
-//! evidence for and against each pair of clocks. [`Alignment`](super::Alignment) has the offsets.
+//! evidence whether each pair's clocks agree as recorded. [`Alignment`](super::Alignment) has the
+//! offsets.
 
 use super::kernel_clock::KernelClock;
 use super::pair_evidence::{PairEvidence, RoundTripSample};

@@ -2,7 +2,7 @@
 
 use super::ProcessUse;
 
-/// Maximum number of steps by which one process may follow another.
+/// Maximum lag, in steps, of a correlation between two processes.
 pub const STEPS_SHIFTED_MAX: usize = 30;
 /// Maximum number of steps that are evaluated. If the samples cover more steps, only 16 runs of
 /// consecutive steps are evaluated, which are evenly spaced over the time.

@@ -210,7 +210,7 @@ impl LeafRow {
         among_later.chain(leaves).collect()
     }
 
-    /// Converts a leaf whose sides are both of the period `within`, or of both periods.
+    /// Converts a leaf. Both of its sides are of the period `within`; with `None`, of both periods.
     fn of(leaf: &ExplainedLeaf, within: Option<Period>) -> Self {
         let requests = leaf.stored.iter().sum();
         let [changed_share, others_changed_share] = leaf.changed_shares();

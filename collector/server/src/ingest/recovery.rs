@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use super::committer::IntakeState;
-use super::intake::Options;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, FlushError, Flusher, Forwarder, Upstream};
 use stroboscope_store::tables::Store;
@@ -31,19 +30,20 @@ pub(super) fn recovered(
 }
 
 /// Reads the log that an earlier run of an agent left. Returns the log's writer, the forwarder and
-/// the intake's state for this run. The flushing thread forwards that log later, as the next
+/// the intake's state for this run, which accepts data while at most `backlog_bytes_max` bytes of
+/// closed segments wait. The flushing thread forwards that log later, as the next
 /// collector may be unreachable now.
 pub(super) fn recovered_agent(
     data: &DataDir,
     upstream: Box<dyn Upstream>,
-    options: &Options,
+    backlog_bytes_max: u64,
 ) -> Result<(Writer, Forwarder, Arc<IntakeState>), FlushError> {
     let counters = Arc::new(Counters::default());
     let forwarder = Forwarder::load(data, upstream, counters.clone())?;
     let waiting = forwarder.recover()?;
     let state = IntakeState {
         is_agent: true,
-        backlog_bytes_max: options.backlog_bytes_max,
+        backlog_bytes_max,
         closed: Mutex::new(waiting.segments),
         ..IntakeState::new(waiting.ledger, counters)
     };

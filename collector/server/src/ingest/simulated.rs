@@ -74,7 +74,7 @@ impl Intake {
         };
         let mut opened = Err(FlushError::Thread(std::io::ErrorKind::Interrupted.into()));
         (ways.apart)(&mut || {
-            opened = recovered_agent(data, Box::new(orders.clone()), options);
+            opened = recovered_agent(data, Box::new(orders.clone()), options.backlog_bytes_max);
         });
         let (writer, forwarder, state) = opened?;
         let sink = SegmentSink::Upstream(forwarder);

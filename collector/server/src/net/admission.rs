@@ -264,10 +264,10 @@ impl Ports {
         let message = if way.door == PortName::OtlpHttp {
             "a page of another origin sends data: --cors-origin ORIGIN allows it"
         } else if is_own_site {
-            "a page of another site requests a change. If it is the collector's own, behind a proxy that changes the \
+            "a page of another origin requests a change. If it is the collector's own, behind a proxy that changes the \
              host name, --allowed-host NAME allows the name that the browser uses"
         } else {
-            "a page of another site requests a change, which only the collector's own pages may"
+            "a page of another origin requests a change, which only the collector's own pages may"
         };
         Err(Rejection::new(RejectionCause::Origin, message))
     }

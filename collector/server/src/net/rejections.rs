@@ -56,7 +56,7 @@ pub enum RejectionCause {
     LoginAttempts,
     /// The request names no host, or one that is not known to be this collector.
     Host,
-    /// A page of another site requests a change or sends OTLP.
+    /// A page of another origin requests a change or sends OTLP.
     Origin,
     /// No request came, or its head took too long.
     SlowHead,
