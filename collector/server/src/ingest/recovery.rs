@@ -31,8 +31,8 @@ pub(super) fn recovered(
 
 /// Reads the log that an earlier run of an agent left. Returns the log's writer, the forwarder and
 /// the intake's state for this run, which accepts data while at most `backlog_bytes_max` bytes of
-/// closed segments wait. The flushing thread forwards that log later, as the next
-/// collector may be unreachable now.
+/// closed segments wait. The flushing thread forwards that log later, as the next collector may be
+/// unreachable now.
 pub(super) fn recovered_agent(
     data: &DataDir,
     upstream: Box<dyn Upstream>,
