@@ -175,7 +175,8 @@ impl Intake {
     ) -> Result<Self, FlushError> {
         let data = DataDir::create(root)?;
         let lock = Arc::new(data.lock()?);
-        let (writer, forwarder, state) = recovered_agent(&data, upstream, options.backlog_bytes_max)?;
+        let (writer, forwarder, state) =
+            recovered_agent(&data, upstream, options.backlog_bytes_max)?;
         let sink = SegmentSink::Upstream(forwarder);
         Self::start(writer, sink, (None, lock), state, None, options)
     }
