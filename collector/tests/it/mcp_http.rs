@@ -84,7 +84,7 @@ fn http_serves_the_same_tools_to_readers_only() {
         &format!("{reader}Origin: http://evil.example\r\n"),
         &call,
         403,
-        "another site",
+        "another origin",
     );
     sent(reader, "{nonsense", 415, "");
     let large = call.replace(

@@ -133,7 +133,7 @@ async fn a_browser_logs_in_and_out() {
     check("POST /fleet", &[FORM, &reader], set, 403, "role control").await;
     check("POST /fleet", &[FORM, &controller], set, 200, "").await;
     let of_others = ["Origin: http://evil.example", FORM, &controller];
-    check("POST /fleet", &of_others, set, 403, "another site").await;
+    check("POST /fleet", &of_others, set, 403, "another origin").await;
     let answer = ask(
         &collector.otlp,
         "POST /v1/traces",
@@ -482,7 +482,7 @@ async fn certificates_are_shown_and_asked_for() {
     );
 }
 
-/// The pages' port rejects requests that a browser sends for a page of another site.
+/// The pages' port rejects requests that a browser sends for a page of another origin.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_peoples_pages_get_nothing() {
     let program = Program::new();
