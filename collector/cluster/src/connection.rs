@@ -31,8 +31,8 @@ use crate::task_node::{IS_RESULT, TaskCodec, TaskExec};
 
 /// Timeout of a connection, and of the exchange of versions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval between pings, and the timeout of their responses. The driver notices a stopped process
-/// or a lost machine after both.
+/// Interval between pings, and the timeout of their responses. The driver notices after both
+/// that a worker's process is stopped, or that its machine is lost.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum size of a result, in bytes.
 const RESULT_BYTES_MAX: usize = 1 << 30;

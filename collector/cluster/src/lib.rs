@@ -9,7 +9,7 @@
 //!
 //! A driver sends each task itself, as a query of one stage. The engine's planner would run a stage
 //! with one task in the driver's own process, and end a query of several tasks if one worker
-//! failed. So the driver chooses the worker of each task, and retries the task on another one.
+//! failed. So the driver chooses the worker of each task, and retries a failed task on any worker.
 #![cfg(feature = "datafusion")]
 #![allow(
     missing_docs,

@@ -35,7 +35,7 @@ impl PublishedFile {
     }
 }
 
-/// Object without a file in the manifest, which will be deleted.
+/// Object that will be deleted, because the manifest lists no file for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnnamedObject {
     pub object: String,

@@ -36,8 +36,8 @@ impl Mirror {
     /// manifest lists.
     ///
     /// # Errors
-    /// Returns an error if nothing is published at the URL, if an object is damaged, or if the
-    /// object store or the local disk fails.
+    /// Returns an error if no readable manifest lists a file, if the size of a fetched file differs
+    /// from that in its manifest, or if the object store or the local disk fails.
     pub async fn of(remote: &Remote, cache: &Path) -> Result<Self, RemoteError> {
         let name = format!("{:032x}", XxHash3_128::oneshot(remote.url.as_bytes()));
         let (directory, lock) = claimed(cache, &name)?;

@@ -68,7 +68,7 @@ impl Recording {
     ///
     /// # Panics
     /// Panics if the process lost records since this recording began, or if the collector does not
-    /// store them within ten seconds or cannot pass them on.
+    /// store all records within ten seconds or cannot pass them on.
     #[must_use]
     #[track_caller]
     pub fn traces(&self) -> Traces {

@@ -1,4 +1,5 @@
-//! Recovers the log that an earlier run left, when the collector starts, by `Flusher::recover`.
+//! Recovers the log that an earlier run left, when the collector starts: by `Flusher::recover` or,
+//! in an agent, by `Forwarder::recover`.
 
 use std::sync::{Arc, Mutex};
 

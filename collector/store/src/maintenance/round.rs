@@ -102,7 +102,7 @@ pub struct Care {
     retried: RetriedSpans,
     /// Damaged files. No merge includes a damaged file, or files on both sides of a damaged file.
     damaged: BTreeSet<Path>,
-    /// Hours that are not thinned, because a file is damaged or no request would be dropped.
+    /// Hours that are not thinned, because a file is damaged or all their requests stay unchanged.
     pub(super) unthinnable: BTreeSet<Hour>,
     pub(super) is_tidy: bool,
     pub(super) delta: Mutex<BTreeMap<StoreTable, DeltaLog>>,

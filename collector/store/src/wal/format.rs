@@ -45,8 +45,8 @@
 //! read in the order of their numbers. The marker, length and checksum of each record must be
 //! valid. If they are not, the reader looks for the next offset at which all three are valid:
 //!
-//! - If there is none, the reader takes the rest for a torn tail that a kill or a power cut left.
-//!   It skips the tail, in which nothing was acknowledged, and the collector logs a warning.
+//! - If there is none, the reader takes the rest for a torn tail that a kill or a power cut left,
+//!   in which nothing was acknowledged. It skips the rest, and the collector logs a warning.
 //! - If there is one, the bytes in between are damaged. The collector logs an error with file,
 //!   offset and length, and the reader continues after them.
 //!

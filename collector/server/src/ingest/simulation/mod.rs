@@ -1,6 +1,6 @@
 //! Tests of the intake on a simulated disk that fails, tears and forgets writes (see
 //! `stroboscope_fixtures::disk`). Random schedules contain batches, requests, flushes, failures,
-//! kills and power cuts. After each, the invariants of the store are checked.
+//! kills and power cuts. Each schedule ends with a check of the invariants of the store.
 //!
 //! `STROBOSCOPE_CRASH_SCHEDULES` sets the number of schedules (10000, for instance).
 //! `STROBOSCOPE_CRASH_SEED` runs one seed alone and prints all its disk operations.
