@@ -139,8 +139,8 @@ impl Drop for Recording {
     }
 }
 
-/// Returns the numbers of records that the process has lost, by cause. Omits lost values of records
-/// that were kept.
+/// Returns the numbers of records that the process has lost, by cause. Omits other losses, such as
+/// values of records that were kept.
 fn losses() -> impl Iterator<Item = (&'static str, u64)> {
     let losses = stroboscope::stats().losses.into_iter();
     let losses = losses.map(|(cause, lost)| (cause.name(), lost));

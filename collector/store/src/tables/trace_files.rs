@@ -291,8 +291,8 @@ fn list(store: &Store) -> Result<FileLists, StoreError> {
 }
 
 /// Returns the number of files of each table that may be read together: the largest `n` for which
-/// the `n` largest files of each table together fit into `bytes_max`, but at least [`FILES_MIN`] and
-/// at most [`FILES_MAX`].
+/// the `n` largest files of each table together fit into `bytes_max`, but at least [`FILES_MIN`]
+/// and at most [`FILES_MAX`].
 fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
     let sizes = |files: &Vec<(Path, u64)>| {
         let unpacked = |(_, bytes): &(Path, u64)| bytes.saturating_mul(UNPACKED_TIMES);
