@@ -18,7 +18,7 @@ use stroboscope_store::tables::{ReadBudget, Store, StoreTable, TableReader};
 
 /// Maximum number of operations of a service to return; some services generate names.
 const OPERATIONS_MAX: usize = 10_000;
-/// Time after which a request starts to read no further files; the next request reads them.
+/// Time after which a request opens no further file; later requests read the others.
 const READING_MAX: Duration = Duration::from_secs(5);
 /// Delay until a file that could not be read is read again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);

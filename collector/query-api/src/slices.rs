@@ -53,7 +53,8 @@ mod tests {
                 i64::MIN..=13 * HOUR_NS - 1,
             ]
         );
-        // Hours outside the range do not count. The first hour begins earlier, so no cut is made.
+        // Hours outside the range do not count. Hour 12 begins before the range, so there is no cut
+        // at its beginning.
         let some = 12 * HOUR_NS + 5..=14 * HOUR_NS + 7;
         assert_eq!(
             of(some, &[3, 12, 13, 14, 20]),

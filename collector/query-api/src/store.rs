@@ -16,7 +16,7 @@ use crate::clocks::{Clocks, correct};
 use crate::slices::slices;
 use crate::trace::StoredTrace;
 
-/// Margin around the requested time, in ns. Files whose records all begin outside of it are
+/// Margin before and after the requested time, in ns. Files whose records all begin beyond it are
 /// skipped, so a trace longer than the margin may be found only in part.
 const REQUEST_NS_MAX: i64 = 3_600_000_000_000;
 /// Maximum number of ranges of ids that are read concurrently.

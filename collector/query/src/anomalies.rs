@@ -53,8 +53,8 @@ impl AnomalyReport {
 /// Asks for the differences between the slowest requests of each root operation and its other
 /// requests. The number is a fraction of requests, 0 to 1. A request is slow if its latency is
 /// above the quantile at 1 minus this fraction. Root operations have quantiles of their own,
-/// because a latency that is slow for one may be fast for another. Root operations beyond the limit
-/// share one quantile.
+/// because a latency that is slow for one may be fast for another. Root operations beyond the
+/// maximum number share one quantile.
 #[derive(Clone, Copy, Debug)]
 pub struct AnomalyQuestion(pub f64);
 

@@ -38,8 +38,8 @@ pub struct SearchPlan {
     /// Number of traces that may have the necessary spans; 0 if the search did not look for them,
     /// or if files are damaged.
     pub candidates: u64,
-    /// Number of requests that the search reads or, if it skips some, number of traces. `of` is the
-    /// number of selected requests.
+    /// Number of requests that the search reads; if it skips some requests, the number of traces
+    /// that it reads. `of` is the number of selected requests.
     pub read: u64,
     pub of: u64,
     /// Attributes that rows of the searched files may have, according to the files' statistics;

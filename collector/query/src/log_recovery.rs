@@ -16,8 +16,8 @@ use stroboscope_store::wal::{
 /// Size in bytes above which a log segment is assumed to have records, without reading it.
 const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
 
-/// Reports whether a log segment contains data other than batches, such as spans or events. Returns
-/// true if it cannot be read.
+/// Reports whether a log segment contains anything other than batches without spans and events.
+/// Returns true if it cannot be read.
 fn has_records(segment: &Path) -> bool {
     let is_some = |payload: &Payload| {
         payload.kind != PayloadKind::Batch

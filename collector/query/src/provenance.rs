@@ -148,8 +148,8 @@ impl<'a> ProvenanceLog<'a> {
         })
     }
 
-    /// Describes why answers may lack flows: the log is damaged, or no steps are left. Returns
-    /// `None` if neither is the case.
+    /// Describes why answers may lack flows: the log is damaged or unfinished, or no steps are
+    /// left. Returns `None` if neither is the case.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         match self.problem {

@@ -43,7 +43,8 @@ const APART_MIN: f64 = 0.6;
 const DOUBTFUL: [f64; 2] = [1.5, 0.75];
 /// Maximum p-value of a doubtful step.
 const DOUBTFUL_P_MAX: f64 = 0.1;
-/// Approximate minimum size, in standard errors, of a step that is no false alarm at any instant.
+/// Approximate size, in standard errors, from which a step is no false alarm, although the search
+/// tries every instant.
 const CLEAR_ERRORS: f64 = 4.0;
 /// Bits of precision of a latency band. The width of a band is at most 1 / 2^7 of the latency,
 /// which is under 1 %.

@@ -56,8 +56,8 @@ struct Starts {
     open_counts: Vec<Counts>,
 }
 
-/// Key of a group of spans: (number of the shared values, request). [`ALL`] means that the formula
-/// does not require this part.
+/// Key of a group of spans: (index of the combination of shared values, request). [`ALL`] means
+/// that the formula does not require this part.
 type Group = (u32, u32);
 const ALL: u32 = u32::MAX;
 
@@ -65,7 +65,7 @@ const ALL: u32 = u32::MAX;
 /// requires.
 #[derive(Debug)]
 pub(super) struct Groups {
-    /// Number of each span's combination of shared values; `None` for a span that lacks one. The
+    /// Index of each span's combination of shared values; `None` for a span that lacks one. The
     /// whole list is `None` if the relation requires no shared values.
     shared: Option<Vec<Option<u32>>>,
     by_request: bool,

@@ -26,7 +26,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Takes a snapshot of all tables; no hour is deleted or thinned between two of them.
+    /// Takes one snapshot of all tables: no hour is deleted or thinned in only some of them.
     pub(super) fn of(store: &Store) -> std::result::Result<Self, StoreError> {
         Ok(Self {
             objects: store.objects().clone(),

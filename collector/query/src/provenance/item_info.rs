@@ -19,8 +19,8 @@ pub struct ItemInfo<'a> {
     pub content: &'a [u8],
 }
 
-/// Returns the descriptions of the items that `wanted` accepts. They come from a log that made the
-/// item or, if there is none, from a log that read it.
+/// Returns the descriptions of the items that `wanted` accepts. If several logs describe an item,
+/// returns the description of the first log that made it, or else of the first log.
 #[must_use]
 pub fn infos<'a>(
     logs: &'a [ProvenanceLog<'_>],

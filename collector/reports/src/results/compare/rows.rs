@@ -54,7 +54,8 @@ pub(super) struct TooFewRow {
     /// Contribution to the mean latency of the requests of its root operation, in ns.
     contribution_ns: f64,
     /// Number of requests of each period that would suffice if they differed as the recorded ones
-    /// do. If those are too few for any result, assumes that one period's all took longer.
+    /// do. If those are too few for any result, assumes that all requests of one period took longer
+    /// than all of the other.
     needed: u64,
 }
 

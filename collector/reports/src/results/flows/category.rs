@@ -203,7 +203,7 @@ impl CategorySays {
     }
 
     /// Formats the graph in Graphviz's language: nodes are boundaries, edges are the times between
-    /// them. Edges for the hand-over to another operation, and for its end, have no time.
+    /// them. Edges to another operation, and back from its end, have no time.
     pub fn dot(&self) -> String {
         let mut dot = beginning(&self.row.category);
         let mut numbers: BTreeMap<(&str, &str), usize> = BTreeMap::new();
