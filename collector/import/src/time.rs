@@ -12,7 +12,7 @@
 //! it fits exactly one of the four. A number below 100 million fits none and is rejected. The first
 //! number of a source determines the unit of the source: a number of another unit is rejected,
 //! because the writer can have meant only one. A given unit overrides these rules. A number in
-//! `ts_ns` is in ns, unless another unit is given. After one such time past March 1973, a time
+//! `ts_ns` is in ns, unless another unit is given. After one in ns that is past March 1973, one
 //! before that date is rejected, because it is surely in another unit.
 
 use std::fmt::{self, Write as _};

@@ -203,7 +203,7 @@ impl EbpfSource {
     }
 
     /// Moves complete events to `events`, and returns their number. For each processor, they are in
-    /// order of time, except that an event may follow the later events of an interrupt.
+    /// order of time, except that an event may follow events of an interrupt that have later times.
     pub(crate) fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let before = events.len();
         for number in 0..self.cpu_count {

@@ -17,7 +17,7 @@ use twox_hash::XxHash3_128;
 pub(crate) use dialect::Dialect;
 use lexer::{Lexer, Token};
 
-/// Length at which a normal form stops to take tokens, in bytes.
+/// Length from which on a normal form takes no further token, in bytes.
 const NORMAL_BYTES_MAX: usize = 4 << 10;
 
 /// Maximum length of a name made from a statement, in bytes.
@@ -88,7 +88,7 @@ pub(crate) fn statement_name(sql: &str, dialect: Dialect) -> Option<String> {
         while !name.is_char_boundary(cut) {
             cut -= 1;
         }
-        // Cut between two tokens, except in a long name in quotes.
+        // Cut between two tokens, except inside a quoted name with spaces.
         name.truncate(name[..cut].rfind(' ').unwrap_or(cut));
         name.push_str(&suffix);
     }

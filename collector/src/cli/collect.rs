@@ -104,7 +104,8 @@ pub(super) struct Collect {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     live_quiet: Duration,
     /// Length of the sliding window of time that the live model covers, at least 10m. Requests
-    /// leave the model, with the relations that they refuted, at 80 % to 100 % of this age
+    /// leave the model, with the relations that they refuted, at an age of 80 % to 100 %
+    /// of this length
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_live_window)]
     live_window: Duration,
     /// Maximum number of segments that the live model distinguishes; it leaves out and counts the

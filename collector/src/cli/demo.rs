@@ -182,9 +182,9 @@ pub(super) struct DemoReport {
     happens_before: usize,
     mutual_exclusions: usize,
     bottleneck: Option<String>,
-    /// Operation that requests wait for most: one in total, or one for each main root operation if
-    /// these operations differ. At most three root operations are main ones, each with at least 5 %
-    /// of the total latency.
+    /// Operation that requests wait for most: one for all requests, or one for each main root
+    /// operation if requests of main ones wait for different operations. At most three root
+    /// operations are main ones, each with at least 5 % of the total latency.
     bottlenecks: Vec<Bottleneck>,
     /// Circumstances that make these figures misleading.
     circumstances: Vec<String>,

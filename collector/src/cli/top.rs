@@ -40,7 +40,7 @@ const KEY_PATIENCE: Duration = Duration::from_millis(50);
 ///
 /// Keys: `q` quits, `s` sorts by the next column, `/` filters, `p` pauses, `?` shows all keys.
 /// Without a terminal, or with `--once`, prints one picture as text and exits, with status 2 if the
-/// collector does not respond. In a terminal, retries instead. Sends the token in STROBOSCOPE_TOKEN
+/// collector does not respond. The live view retries instead. Sends the token in STROBOSCOPE_TOKEN
 /// if it is set.
 #[derive(Debug, Args)]
 pub(super) struct TopVerb {

@@ -62,8 +62,8 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// Describes a page in a line. Drops the first word of a help that begins with `Show` or `List`,
-/// such as `Show which segments …`.
+/// Describes a page in a line. Drops the first word of a help text that begins with `Show` or
+/// `List`, such as `Show which segments …`.
 fn about_page(page: &VerbPage) -> String {
     let about = match page.name {
         "model" => "Order of operations that no request contradicts",

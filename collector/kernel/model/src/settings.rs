@@ -29,8 +29,8 @@ pub enum Facility {
     Best,
     /// eBPF only.
     Ebpf,
-    /// tracefs only. It needs root, costs as much between windows as in them, and misses named
-    /// processes that start later.
+    /// tracefs only. It needs root, costs as much between windows as in them, and misses
+    /// processes selected by name that start later.
     Tracefs,
 }
 

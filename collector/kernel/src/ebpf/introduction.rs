@@ -7,8 +7,8 @@ use stroboscope_analysis::kernel::event::{Body, Event};
 ///
 /// A program reads the clock, and then introduces its thread. An interrupt in between may wake
 /// another thread, and introduce the interrupted thread with a later time. If the program then
-/// recorded the marker that ends a request, the thread would seem to continue working for that
-/// request.
+/// recorded, with its earlier time, the marker that ends a request, the thread would seem to
+/// continue working for that request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastIntroduction {
     ts_ns: u64,

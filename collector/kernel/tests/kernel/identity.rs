@@ -38,7 +38,7 @@ fn is_the_program() {
         return;
     }
     // On this processor, the last caller is usually the previous thread. The new thread usually
-    // reuses its stack.
+    // reuses that thread's stack.
     let alone = |then: fn()| std::thread::spawn(move || (pin(0), call(), then()));
     for _ in 0..THREADS {
         alone(|| {}).join().unwrap();

@@ -165,8 +165,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Reports whether `#` begins a comment. If the dialect is unknown, `#` in an operator of
-    /// PostgreSQL does not.
+    /// Reports whether `#` before `next` begins a comment: always in MySQL; in an unknown dialect,
+    /// unless it may begin an operator such as PostgreSQL's `#>`; never in other dialects.
     fn is_comment(&self, next: Option<u8>) -> bool {
         match self.dialect {
             Dialect::MySql => true,

@@ -117,8 +117,8 @@ impl CarriedParameters {
         address
     }
 
-    /// Adds these parameters to each link to a page of the site. A link that has its own end of a
-    /// range, period or root operation keeps it.
+    /// Adds these parameters to each link to a page of the site. A link with an end of a range gets
+    /// no further end, one with a period no further period, and one with a root operation no other.
     #[must_use]
     pub fn carry(&self, markup: &str) -> String {
         if self.given.is_empty() {

@@ -6,8 +6,8 @@ use crate::humanise::{count_spaced, duration_spaced, instant};
 use crate::show::{Cell, Column, Kind, Table, indentation, real};
 use url::form_urlencoded;
 
-/// Maximum number of rows of a table that a page shows at first, and number of rows that each link
-/// to more rows adds.
+/// Maximum number of rows of a table that a page shows at first, and number of rows that the link
+/// to the next rows adds.
 const ROWS_PER_PAGE: usize = 50;
 /// Maximum number of rows of a table on a page, regardless of its address: a browser can still
 /// scroll through them.
