@@ -299,7 +299,7 @@ impl Chrome {
     }
 
     /// Passes on the remaining slices. An interval that began and has not ended is marked
-    /// unfinished, and ends at the latest time of its track.
+    /// unfinished, and ends at the latest `ts` of its track.
     pub(super) fn finish(&mut self, take: &mut dyn Take) {
         let mut open: Vec<Slice> = self.open.drain().flat_map(|(_, open)| open).collect();
         open.sort_by_key(|slice| slice.line);
