@@ -5,8 +5,8 @@
 //! are in the store's order. Present but empty fields (an empty scope, an unset status) are
 //! omitted. The store keeps only the last of duplicate attributes, and no unknown fields. Trace ids
 //! of 64 bits become ids of 128 bits. A span without a name that was named by its statement keeps
-//! that name. A deprecated status code other than 0 becomes an error if the current status is unset;
-//! the deprecated code 2 itself is omitted.
+//! that name. If the current status is unset, a deprecated status code other than 0 makes it an
+//! error; the deprecated code 2 itself is omitted.
 
 use std::collections::BTreeMap;
 
