@@ -34,7 +34,7 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// [`recording`](Self::recording) change this. The filter does not affect other layers, so a log
 /// may be more verbose. A callsite that no layer wants is disabled and costs at most two loads.
 /// Filters of `tracing_subscriber` apply in addition: `layer().with_filter(…)` records the spans
-/// that both filters accept.
+/// and events that both filters accept.
 ///
 /// An event outside of any span is recorded as an event outside of any request.
 ///

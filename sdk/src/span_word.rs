@@ -13,8 +13,8 @@ use crate::span_context::SpanContext;
 ///      8..12  0
 ///      12..20 the flags of its context
 ///      20..64 for a usual span: the tag of the interval in which it began, during which its thread
-///             worked for one request without interruption; otherwise 0
-///      32..64 for a span that is HELD: the generation of the hold
+///             worked for one request without interruption
+///      32..64 for a span that is HELD: the generation of the hold; unused bits are 0
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpanWord(pub(crate) u64);

@@ -62,8 +62,8 @@ impl Default for Limits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
     /// Merges and ranges that got a block, because the log has the maximum number of nodes or no
-    /// memory. Also merges and outputs that got the block of all inputs, because a label is not of
-    /// this log.
+    /// memory. Also merges and outputs that got the block of all inputs, because this log never
+    /// assigned one of their labels.
     pub coarse_merges: u64,
     /// Inputs that share the last label, because the log has the maximum number of inputs or
     /// sources, or no memory.

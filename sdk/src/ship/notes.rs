@@ -66,9 +66,9 @@ impl Notes {
         batch.clock_steps.splice(0..0, steps);
     }
 
-    /// Takes the notes back from a batch that found the buffer full. Drops the oldest ones beyond
-    /// the maximum numbers or beyond a quarter of `buffer_bytes_max`, and returns the number
-    /// dropped.
+    /// Takes the notes back from a batch that found the buffer full. Drops the oldest ones of each
+    /// kind beyond its maximum number or beyond a quarter of `buffer_bytes_max`, and returns the
+    /// number dropped.
     #[must_use]
     pub(crate) fn restore(&mut self, batch: v1::Batch, buffer_bytes_max: usize) -> u64 {
         self.windows = batch.windows.into();

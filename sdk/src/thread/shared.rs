@@ -11,7 +11,7 @@ use super::half_full;
 use super::rings::RINGS;
 use crate::ring::Room;
 
-/// Number of shared rings. As many threads can write a record to one at the same time.
+/// Number of shared rings, and maximum number of threads that write to them at the same time.
 const PLACES: usize = 16;
 
 /// State of a place: its ring is not yet created, is borrowed, or is available.

@@ -106,7 +106,7 @@ impl Memo {
         Search::Missing(usize::MAX)
     }
 
-    /// Returns the buckets that may hold a node. The first one that was not full has it.
+    /// Returns the buckets that may hold a node. It goes to the first one that is not full.
     #[inline]
     fn places(&self, node: Node, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let len = self.buckets.len();
