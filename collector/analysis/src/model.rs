@@ -11,8 +11,8 @@
 //! contradicts a hypothesis only if it is certain: the timestamps must differ by more than the
 //! resolution plus, between two clocks, the sum of both errors. Between clocks that nothing
 //! connects, no order is certain. Two orders are certain regardless of clocks: a segment starts
-//! before it ends, and the segments of a span or of an event log's task follow each other. In a
-//! trace of more than 2,048 segments whose pairs of timestamps differ in these tolerances, the
+//! before it ends, and the segments of a span or of an event log's task follow each other. If
+//! these tolerances differ between pairs of timestamps in a trace of more than 2,048 segments, the
 //! errors also apply between timestamps of one clock. Such a trace may contradict less than it
 //! could.
 //!
@@ -22,8 +22,8 @@
 //! model keeps counts instead of single bits, so that every relation has its [`Support`] and the
 //! model can tolerate noise.
 //!
-//! `contradictions` finds those of any trace, `groups` those of traces whose labels recur, and
-//! `uncertain` those despite errors of clocks. `relations` decides which relations are believed.
+//! `contradictions` counts any trace, `groups` counts traces whose set of labels recurs, and
+//! `uncertain` compares timestamps with errors. `relations` decides which relations are believed.
 
 mod contradictions;
 mod counts;

@@ -65,8 +65,8 @@ pub(super) struct Impossible {
     pub(super) by_ns: u64,
 }
 
-/// A span and its parent on hosts of different names, both recorded whole. Excludes spans on known
-/// hosts whose parent is known to wait for them.
+/// A span and its parent on hosts of different names, both recorded whole. Excludes spans for which
+/// the parent is known to wait, if both hosts are known.
 #[derive(Clone, Debug)]
 pub(super) struct NestedSpan<'a> {
     pub(super) parent: &'a Arc<str>,

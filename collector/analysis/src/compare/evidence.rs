@@ -451,8 +451,8 @@ const NORMAL_MIN: usize = 30;
 
 /// Returns the squared difference of the shares of requests with a property between the halves of a
 /// period, as [`halves`] does. If few requests have the property, or few lack it, the difference
-/// takes few values, and its median does not show the variance. The result is then the square of
-/// the normal value with that difference's mid-p-value.
+/// takes few values, and its median does not show the variance. The ratio of the result to its
+/// expectation is then the square of the normal value with that difference's mid-p-value.
 fn halves_of_share(has: &[(Period, bool)]) -> Option<[f64; 2]> {
     let (n, half) = (has.len(), has.len() / 2);
     let with = has.iter().filter(|(_, has)| *has).count();

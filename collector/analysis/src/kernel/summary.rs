@@ -12,9 +12,9 @@ use super::timeline::{Owner, Reason, SystemCall, Timeline};
 pub struct RequestSummary {
     /// Low half of the request's trace id.
     pub trace: u64,
-    /// Monotonic start of the request's first interval of work or on a processor; without one, of
-    /// its first call or wait. If a long window is read in pieces, calls and waits of a piece may
-    /// begin earlier.
+    /// Monotonic start of the request's first interval of work or on a processor. Without an
+    /// interval of work, its first call counts, too; without any of these, its first wait. If a
+    /// long window is read in pieces, calls and waits of a piece may begin earlier.
     pub first_ns: u64,
     /// Monotonic time of the latest end of an interval of work or on a processor; `first_ns`
     /// without such an interval. An interval of work without an end counts by its start.

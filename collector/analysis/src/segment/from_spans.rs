@@ -27,7 +27,7 @@
 //! The callers of a span are the spans from its parent up to the root or a detached span. They have
 //! all that they wait for when the first of them ends. At that instant, the span's own time is cut
 //! once more: the part before keeps its name, and the part after starts at `answered`. If the span
-//! ends later only within the clocks' errors, its end is moved to that instant instead. If
+//! ends later by no more than the clocks' errors, its end is moved to that instant instead. If
 //! recording ended before the parent did, the parent's end is unknown, and no child counts as
 //! outliving it.
 //!

@@ -79,8 +79,8 @@ pub(super) fn for_each_end(
     }
 }
 
-/// Labels that ended after each label's end in some request, and labels that ended after each
-/// label's start in some request. An end does not count as later than another end if the two
+/// Labels that certainly ended after each label's end in some request, and labels that ended after
+/// each label's start in some request. An end does not count as later than another end if the two
 /// segments work on different data elements.
 pub(super) struct Orders {
     pub(super) ends_after_end: Vec<LabelSet>,

@@ -50,8 +50,8 @@ struct Replay<'a, L> {
 struct Rival {
     first: usize,
     second: usize,
-    /// True if the first segment was also ready first. In a replay, the segment that is ready first
-    /// then goes first.
+    /// True if the first segment was ready no later than the second. In a replay, the segment that
+    /// is ready first then goes first.
     in_turn: bool,
 }
 

@@ -64,7 +64,8 @@ struct Span {
     first: Option<usize>,
     last: Option<usize>,
     has_own_first: bool,
-    /// True if no other span of the request shares the span's task.
+    /// False if several first segments, or several last segments, show that spans of the request
+    /// share the task.
     is_clear: bool,
 }
 

@@ -77,7 +77,8 @@ pub(super) struct Waits {
     /// Wait before each label's segments; `None` if there is none.
     pub(super) starts: Vec<Option<Wait>>,
     /// For the label of a span's first segment, the label of the parent's own time that leads to
-    /// the span. For own time that a child may hide, the label itself. `None` for other labels.
+    /// the span, or else any label of the parent's task. For own time that a child may hide, the
+    /// label itself. `None` for other labels.
     pub(super) leads: Vec<Option<SegmentId>>,
     /// Calls that each label's segments wait for; `None` unless they join several calls.
     pub(super) joins: Vec<Option<Join>>,

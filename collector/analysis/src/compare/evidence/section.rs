@@ -3,7 +3,8 @@
 //! Suppose that few requests of one period have a property, and that it begins or ends in the
 //! middle of the other period. It then varies so much between that period's slices that the
 //! difference between the whole periods is not significant. The difference still counts if it is
-//! significant between the section in which the property occurs and the whole first period.
+//! significant between the section in which the property occurs and the whole period in which few
+//! requests have it.
 
 use super::RankEvidence;
 use crate::compare::rows::Period;
