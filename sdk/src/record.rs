@@ -13,7 +13,7 @@
 //! FIELDS   tick, callsite, name, its bytes, span id, field    (one field, which the callsite does not name)
 //! CLOSE    tick, callsite, 0, 0, span id, fields…             (an END with fields)
 //! CONTEXT  trace id high, low, span ids                       (never in a ring; precedes a copy of a ring's records)
-//! field    if word 0 has its kind + 1: the value, in one word; the field's position is the name's index
+//! field    if word 0 has its kind + 1: the value, in one word; its place is the name's index
 //!          if word 0 has 0: kind (8) | name's index (8) | unused (16) | bytes (32), then the value
 //! ```
 //!

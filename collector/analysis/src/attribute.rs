@@ -9,7 +9,7 @@
 //! | `host` (or `host.name`) | its root span's host; of an event log, the first event's | the host that most spans (or events) of its operation are on |
 //! | `operation` | its root span's `service:name` | its own operation, as `service:name` |
 //! | `kind` (or `span.kind`) | its root span's: `server`, `client`, another recorded kind, or `internal` | the kind of most spans of its operation |
-//! | `status` | `error` if it [failed](crate::failure), else `ok` | the status of most spans of its operation |
+//! | `status` | `error` if it [failed](crate::failure), else `ok` | that of most of these spans |
 //!
 //! A request's value of a recorded attribute is its root span's value. If the root has none, the
 //! value is that of the other records, if they all agree. If they disagree, the value is

@@ -5,7 +5,7 @@
 //! | `perf-script`, `strace` | the first line that is neither blank nor a comment |
 //! | `otlp-protobuf` | a first byte of 10 (field 1), perhaps after a varint length, and bytes that no text has; or a length of four bytes, the first of them 0, and then a byte of 10 |
 //! | JSON | a first `{` or `[`, perhaps after a byte order mark; then see below for records |
-//! | lines | a first line that is a whole JSON object or array, or nothing else recognised; see below for each line |
+//! | lines | a first line of one whole JSON object or array, or nothing else; then see below |
 //!
 //! | form of a record | recognised by |
 //! |---|---|

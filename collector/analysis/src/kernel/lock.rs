@@ -211,17 +211,17 @@ impl Releases {
         let woken = self.by_woken.get(&wait.tid).map_or(&[][..], Vec::as_slice);
         let sleeps = self.sleeps.get(&wait.tid).map_or(&[][..], Vec::as_slice);
         let sleeps = &sleeps[sleeps.partition_point(|&(ts_ns, _)| ts_ns < wait.start_ns)..];
+        let until_end = |index: &usize| self.all[*index].ts_ns <= end_ns;
         let called = sleeps
             .iter()
             .take_while(|&&(ts_ns, _)| ts_ns <= end_ns)
             .flat_map(|&(_, address)| {
-                self.by_call
-                    .get(&(process, address))
-                    .map_or(&[][..], |all| self.since(all, wait))
+                let of_address = self.by_call.get(&(process, address));
+                let since = of_address.map_or(&[][..], |all| self.since(all, wait));
+                &since[..since.partition_point(until_end)]
             });
         let first_woken =
             woken.partition_point(|&(_, index)| self.all[index].ts_ns < wait.start_ns);
-        let until_end = |index: &usize| self.all[*index].ts_ns <= end_ns;
         let found = [
             (
                 ReleaseEvidence::Marker,
