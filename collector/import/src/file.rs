@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, Read, Seek as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use twox_hash::xxhash3_128::Hasher;
 
@@ -124,45 +123,32 @@ impl Importer {
         mut stream: impl Read,
         bad: &mut dyn FnMut(u64, &BadLine),
     ) -> Result<ImportOutcome, ImportError> {
-        static STREAMS: AtomicU64 = AtomicU64::new(0);
-        let number = STREAMS.fetch_add(1, Relaxed);
-        let path = self
-            .data
-            .root()
-            .join(format!("import-spool-{}-{number}.tmp", std::process::id()));
-        let spooled = self.spool(name, &path, &mut stream);
-        // The open file remains readable without its name, and disappears with this process however
-        // it ends.
-        let _ = std::fs::remove_file(&path);
-        let (file, content) = spooled?;
+        let (file, content) = self.spool(name, &mut stream)?;
         self.content(name, file, &content, bad)
     }
 
-    fn spool(
-        &self,
-        name: &str,
-        path: &Path,
-        stream: &mut impl Read,
-    ) -> Result<(File, String), ImportError> {
+    /// Copies a stream to a file without a name, which disappears with this process. Returns the
+    /// file and the hash of its bytes.
+    fn spool(&self, name: &str, stream: &mut impl Read) -> Result<(File, String), ImportError> {
         let unwritable = |source| ImportError::Data {
-            path: path.to_owned(),
+            path: self.data.root().to_owned(),
             source,
         };
-        let options = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .clone();
-        let mut file = options.open(path).map_err(unwritable)?;
+        let mut file = tempfile::tempfile_in(self.data.root()).map_err(unwritable)?;
         let mut hasher = Hasher::default();
+        let mut is_written = true;
         copy(stream, |part| {
             hasher.write(part);
-            file.write_all(part)
+            let written = file.write_all(part);
+            is_written = written.is_ok();
+            written
         })
-        .map_err(|source| ImportError::Source {
-            source_name: name.to_owned(),
-            source,
+        .map_err(|source| match is_written {
+            true => ImportError::Source {
+                source_name: name.to_owned(),
+                source,
+            },
+            false => unwritable(source),
         })?;
         file.rewind().map_err(unwritable)?;
         Ok((file, hex(&hasher)))

@@ -30,7 +30,7 @@ use stroboscope_render::show::{Doc, Row as _, TableSpec};
 /// requests, in how many requests it is critical, and how long it takes. Long requests count more
 /// than short ones; the mean share of a request counts all alike. Also shows the shares of
 /// categories. A client span's own time is network, and time in or below a server's span is server.
-/// All else is client, or server if no span is a server's. Summed delay adds up all segments,
+/// The rest is client, or server if no span is a server's. Summed delay adds up all segments,
 /// including concurrent ones.
 ///
 /// With --by, groups requests into strata by the value of an attribute, or by quantiles of a

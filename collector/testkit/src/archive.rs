@@ -94,7 +94,7 @@ impl Archive {
     }
 
     /// Returns the ids of a trace, and of all traces that link to it directly or by other traces.
-    /// Of another test's links, only those of its own span count, not those of its work.
+    /// Only the links of another test's own span count, not those of its work.
     pub(crate) fn linked(&self, id: u128) -> HashSet<u128> {
         let contents = self.contents();
         let mut linked = HashSet::from([id]);

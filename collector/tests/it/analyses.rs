@@ -113,8 +113,8 @@ fn anomalies_name_what_makes_slow_requests_slow() {
         0,
     );
     assert!(text.contains("\npage     begin … shown "), "{text}");
-    // All but the fastest requests are slow. Latencies with equal three leading digits are not told
-    // apart.
+    // Only the fastest requests are not slow. Latencies with equal three leading digits count as
+    // equal.
     let most = json_of(
         directory.path(),
         &["anomalies", "--json", "--slowest", "99%", "--top", "2"],

@@ -73,15 +73,16 @@ impl AskedColumn {
         };
         let value = match (&self.asked, &self.texts) {
             (TableColumn::Recorded(_), Some(known)) => {
-                let of_several = [LARGEST, SMALLEST];
-                let is_recorded = match of_several.iter().any(|of| parameter.key.starts_with(of)) {
-                    true => numbers().next().is_some(),
-                    false => only().is_some(),
+                let is_of_several = [LARGEST, SMALLEST]
+                    .iter()
+                    .any(|of| parameter.key.starts_with(of));
+                let is_recorded = if is_of_several {
+                    numbers().next().is_some()
+                } else {
+                    only().is_some()
                 };
-                Some(place(
-                    known,
-                    if is_recorded { RECORDED } else { NOT_RECORDED },
-                ))
+                let text = if is_recorded { RECORDED } else { NOT_RECORDED };
+                Some(place(known, text))
             }
             (_, Some(known)) => only().map(|text| place(known, text)),
             (_, None) if parameter.key.starts_with(LARGEST) => numbers().max_by(by),
