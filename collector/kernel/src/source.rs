@@ -62,8 +62,8 @@ impl Source {
     }
 
     /// Records by another config, and introduces each thread again at its first event from the
-    /// returned instant on (monotonic ns). The configs of the gate decide for a source without
-    /// programs.
+    /// returned instant on (monotonic ns). Tracefs ignores `config`: draining it uses the gate's
+    /// configs.
     pub(crate) fn switch(&mut self, config: BurstConfig) -> u64 {
         match self {
             Self::Ebpf(source) => source.switch(config),

@@ -58,8 +58,8 @@ pub trait TakePlain: TakeSpans {
     fn plain(&mut self, span: &PlainSpan<'_>);
 }
 
-/// Passes the spans of a plain `ResourceSpans`, message `number` of a request, to `take`. Returns
-/// `None` if it passed nothing, and the caller must use the slow path.
+/// Passes the spans of a plain `ResourceSpans`, message `number` of a request, to `take`. Passes
+/// nothing and returns `None` if the caller must use the slow path.
 pub fn plain_spans_of(number: u64, bytes: &[u8], take: &mut dyn TakePlain) -> Option<()> {
     let (mut resource, mut scopes, mut schema_url) = (None, Vec::new(), "");
     each_field(bytes, |field, value| {

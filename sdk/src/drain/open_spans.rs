@@ -160,7 +160,7 @@ impl OpenSpans {
         None
     }
 
-    /// Adds flags to an open span and to its open ancestors, up to the first that already has them.
+    /// Adds flags to an open span and its ancestors, up to the first that has them or is not open.
     pub(crate) fn add_flags(&mut self, span_id: u64, flags: u32) {
         let mut next = span_id;
         while let Some(Entry::Open(span)) = self.entries.get_mut(&next)
