@@ -59,7 +59,7 @@ pub(crate) struct Writer {
     lineage: Lineage,
 }
 
-/// State of a thread. Fields are in the order in which the fast path reads them.
+/// State of a thread. The fields of the fast path come first.
 #[repr(C, align(64))]
 struct Local {
     /// [`NOT_READY`], [`BUSY`], or a copy of [`Local::word`]. In the last case the fast path is

@@ -68,8 +68,8 @@ pub(super) fn redact(
     Ok(())
 }
 
-/// Redacts a provenance log. Returns false if the log must be dropped: it cannot be parsed, or
-/// exceeds the limit with its hashes and masks, which may be longer than the texts they replace.
+/// Redacts a provenance log. Returns false if the log must be dropped: it cannot be parsed, or its
+/// hashes and masks, which may be longer than the texts they replace, lengthen it beyond the limit.
 fn redact_log(redaction: &Redaction, log: &mut Vec<u8>, bytes_max: usize) -> bool {
     let (cause, reason) = match rewrite_items(log, |item| of_item(redaction, item)) {
         Ok(rewritten) if rewritten.len() <= bytes_max.max(log.len()) => {
