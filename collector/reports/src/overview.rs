@@ -59,8 +59,8 @@ pub struct OverviewReport {
     pub latency_without_failed: Option<Latency>,
     /// Last change of latency; null if none was detected.
     pub step: Option<LatencyStep>,
-    /// Operation that requests wait for most; one for each main root operation, if the waits differ.
-    /// At most three count as main, each with at least 5 % of the total latency.
+    /// Operation that requests wait for most; one for each main root operation, if the waits
+    /// differ. At most three count as main, each with at least 5 % of the total latency.
     pub bottlenecks: Vec<Bottleneck>,
     /// Sentences about circumstances that make figures misleading: busy processors, failed
     /// requests, requests without propagated context.
