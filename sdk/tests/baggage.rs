@@ -83,8 +83,8 @@ proptest! {
     /// a kept one, and that members of others are dropped only if no entry is kept.
     #[test]
     fn over_the_limits_the_least_important_go(
-        entries in prop::collection::vec(entry(), 0..400),
-        foreign in prop::collection::vec("[a-z]{1,4}[0-9]{1,4}=[a-z]{0,60}", 0..300),
+        entries in prop::collection::vec(entry(), 0..150),
+        foreign in prop::collection::vec("[a-z]{1,4}[0-9]{1,4}=[a-z]{0,60}", 0..100),
     ) {
         let mut baggage = Baggage::default();
         for entry in &entries {

@@ -236,9 +236,16 @@ mod tests {
         windows
     }
 
+    /// Windows, in order of time, that overlap an interval.
+    fn overlapping(windows: &[Window], from_ns: i64, to_ns: i64) -> &[Window] {
+        let first = windows.partition_point(|window| window.close_ns <= from_ns);
+        let end = windows.partition_point(|window| window.open_ns < to_ns);
+        &windows[first.min(end)..end]
+    }
+
     fn is_recorded(windows: &[Window], from_ns: i64, to_ns: i64) -> bool {
         let mut at_ns = from_ns;
-        for window in windows {
+        for window in overlapping(windows, from_ns, to_ns) {
             if window.contains(at_ns) {
                 at_ns = window.close_ns;
             }
@@ -247,9 +254,7 @@ mod tests {
     }
 
     fn is_touched(windows: &[Window], from_ns: i64, to_ns: i64) -> bool {
-        windows
-            .iter()
-            .any(|window| window.open_ns < to_ns && from_ns < window.close_ns)
+        !overlapping(windows, from_ns, to_ns).is_empty()
     }
 
     /// Checks that every whole millisecond of a minute is recorded completely or not at all, as

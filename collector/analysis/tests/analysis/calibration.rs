@@ -34,7 +34,7 @@ use pair::{Bench, QuietKind};
 use system::{Bounds, System};
 use verdict::Causes;
 
-const SYSTEMS: u64 = 60;
+const SYSTEMS: u64 = 40;
 
 fn bench(seed: u64) -> Bench {
     let bounds = Bounds {
