@@ -6,8 +6,8 @@
 //! the other end of one of these links is late on that link only. The responsible service is
 //! therefore the one whose late links contribute more and are a larger share of its links, or the
 //! callee if both ends explain about as much. If at least half of a service's own time changed in
-//! the same direction as its links, that change likely made the links late. The service then counts
-//! as late on at least 90 % of its links.
+//! the same direction as a link, and by at least a quarter as much, that change likely made the
+//! link late. The service then counts as late on at least 90 % of its links.
 
 use super::place::Place;
 use std::collections::{BTreeMap, BTreeSet};

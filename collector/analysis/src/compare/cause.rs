@@ -74,9 +74,10 @@ pub struct Cause {
     /// differ by more than chance, or if times changed. Of several root operations, the one with
     /// the most affected requests decides.
     pub changed_within: Option<Period>,
-    /// Weight that ranks causes: the contribution as a fraction of the earlier mean latency. If
-    /// times changed, it excludes the part that a few slow requests make up. If the structure
-    /// changed, the weight is at least a measure of how many requests have a new structure.
+    /// Weight that ranks causes: the absolute contribution as a fraction of the earlier mean
+    /// latency. If times changed, it excludes the part that a few slow requests make up. If the
+    /// structure changed, the weight is at least a measure of how many requests have a new
+    /// structure.
     pub weight: f64,
     /// Indices of this cause's mutations in [`super::Comparison::mutations`].
     pub mutations: Vec<usize>,
@@ -200,7 +201,7 @@ pub(super) fn causes(
     }
 }
 
-/// Minimum weight of a principal cause, as a fraction of the largest weight.
+/// Minimum weight of a principal cause, as a fraction of the first cause's weight.
 const PRINCIPAL_MIN: f64 = 0.2;
 
 /// Result of the search for causes.
@@ -298,7 +299,8 @@ fn whole(
     most.filter(|_| is_whole).unwrap_or(operation).clone()
 }
 
-/// Returns each place's contribution over all root operations, in ns; `None` if unchanged.
+/// Returns each place's contribution over the root operations in whose requests it changed, in ns;
+/// `None` if it changed in none.
 fn totals(
     roots: &[OfRoot<'_>],
     changed: &BTreeMap<(usize, usize), f64>,

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_changed_as_all_did_is_usual() {
-        // Two runs of one system side by side: everything is slower, by 10 to 100 %.
+        // Two runs of one system side by side: everything is slower, by about 10 to 100 %.
         let (found, usual) =
             environment(&[0.57, 0.71, 0.11, 0.14, 0.47, 0.64, 0.27, 0.19, 0.31, 0.66]);
         let found = found.expect("enough places");

@@ -72,9 +72,9 @@ pub(super) struct RankEvidence {
     /// Statistics of ranks, of the slowest tenth and of the slowest fiftieth, as far as they can be
     /// computed. Evidence of shares has a single statistic.
     statistics: Vec<Statistic>,
-    /// For each period, the squared difference of mean ranks between its halves, in units of the
-    /// variance of ranks, and its expectation under independence. `None` if the period has too few
-    /// observations, if their ranks do not vary, or if the evidence of several groups was joined.
+    /// For each period, the squared difference of mean ranks (or shares) between its halves, in
+    /// units of their variance, and its expectation under independence. `None` if the period has
+    /// too few observations, if these do not vary, or if the evidence of several groups was joined.
     halves: [Option<[f64; 2]>; 2],
 }
 
@@ -315,8 +315,8 @@ impl Statistic {
     }
 }
 
-/// Returns the magnitude of the sum without the slice that contributes most to it. Ignores periods
-/// with fewer than [`SLICES_KNOWN_MIN`] slices.
+/// Returns the magnitude of the sum without the slice that contributes most to it; negative if the
+/// sign of the sum then changes. Ignores periods with fewer than [`SLICES_KNOWN_MIN`] slices.
 fn without_one(rows: &[AlignedObservation], scores: &[f64], slices: [usize; 2], sum: f64) -> f64 {
     // The centred scores of both periods add up to zero, so those of the earlier period contribute
     // with the opposite sign.

@@ -16,8 +16,9 @@ pub(super) struct FeatureTest {
     pub(super) section: Option<Period>,
 }
 
-/// Tests features for a change between the whole periods. Tests the features without such a change
-/// for one between a section of one period and the other period.
+/// Tests features for a change between the whole periods. A feature without such a change, but with
+/// evidence from a section of one period, is tested for a change between that section and the other
+/// period.
 ///
 /// A feature of an operation is tested in the requests of each root operation and caller. For whole
 /// periods, it is also tested in all of them together, except for [`Feature::Exactly`]. A change of

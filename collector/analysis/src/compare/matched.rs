@@ -1,8 +1,8 @@
 //! Matches similar requests of both periods, so that their times can be compared.
 //!
 //! Requests of one category are similar. If loops over data, retries or caches cause many
-//! structures, most categories have few requests. [`super::response`] compares those place by
-//! place.
+//! structures, most categories have few requests. [`super::strata`] groups those by their behaviour
+//! at each place.
 
 use super::rows::{Row, Rows};
 use crate::flow::{CategoryId, EdgeId, FlowCategory, RootFlows};

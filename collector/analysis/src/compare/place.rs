@@ -2,9 +2,10 @@
 //!
 //! A client span only waits for its server. Its time, without that of the server's span, is spent
 //! on the link between the two. Some sources record which spans are clients. Other spans count as
-//! clients if all their children are of other services and they do no work between two children. A
-//! root span never counts as a client. The caller of the link is the operation around the client.
-//! If the callee is unknown, the time is the client's own.
+//! clients if they have children on critical paths, all of these are of other services, and no work
+//! lies between two of them. A root span never counts as a client. The caller of the link is the
+//! innermost operation around the client that is no client itself. If the callee is unknown, the
+//! time is the client's own.
 
 use crate::flow::{EdgeId, EdgeTable, FlowEdge, Operation};
 use crate::task_path;

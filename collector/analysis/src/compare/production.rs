@@ -3,9 +3,9 @@
 //! A request's structure changes because an operation behaves differently. The frequency of a
 //! production is its share of the requests in which the operation runs. It does not depend on the
 //! number of these requests or on their other operations. A change therefore moves the frequencies
-//! of a rare operation as much as those of a frequent one, and another mix of requests does not
-//! move them. The name comes from grammars, in which requests would be derivations. Pinpoint
-//! (Spectroscope §2.2) counts productions in this way too.
+//! of a rare operation as much as those of a frequent one, and they stay if only the number of
+//! requests with the operation changes. The name comes from grammars, in which requests would be
+//! derivations. Pinpoint (Spectroscope §2.2) counts productions in this way too.
 
 use super::divergence::PathDifference;
 use super::evidence::{RankEvidence, SectionEvidence};
@@ -281,7 +281,8 @@ impl Feature {
         }
     }
 
-    /// Returns the features to test: all that any of these productions has.
+    /// Returns the features to test. [`Feature::Exactly`] is tested only for productions with a
+    /// frequency of at least [`EXACT_MIN`] in a period.
     fn all(productions: &[ProductionChange]) -> BTreeSet<Feature> {
         let mut found = BTreeSet::new();
         for (at, change) in productions.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Groups the requests of small categories by their behaviour at a place.
 //!
-//! If loops, retries or caches cause many structures, or an operation is rare, most categories have
+//! If loops, retries or caches cause many structures, or an operation is rare, many categories have
 //! too few requests for a comparison. Some of their requests still do the same at one place.
 
 use super::place::Place;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StructureKey {
     /// Behaviour of the operation that the place belongs to: for a link, of its caller. The
-    /// behaviour (calls, failures and number of runs) determines how long the operation itself
+    /// behaviour (calls, failures and number of runs) influences how long the operation itself
     /// takes. 0 if the structure lacks the operation.
     calls: u64,
     /// Number of runs and failures of the place's own operation: for a link, of its callee.

@@ -73,8 +73,8 @@ pub(super) fn structural_changes(
     kept
 }
 
-/// Returns the structural change of an operation. Of the features that changed in about as many
-/// requests as any, chooses the simplest. `None` if no feature changed enough.
+/// Returns the structural change of an operation. Of the features whose change is about as large as
+/// the largest, chooses the simplest. Returns `None` if no feature changed enough.
 fn change(
     (number, root): (usize, &OfRoot<'_>),
     operation: &OperationChange,
@@ -257,8 +257,8 @@ fn callee(client: &Operation, root: &OfRoot<'_>) -> Option<Operation> {
         .find_map(|shape| find(shape, client))
 }
 
-/// Divides the additional time of requests among the operations that behave differently in these
-/// requests, in proportion to the change of the time inside each operation.
+/// Divides the time that requests gained or lost among the operations that behave differently in
+/// these requests, in proportion to the change of the time inside each operation.
 fn share_out(changes: &mut [PathChange], roots: &[OfRoot<'_>], edges: &EdgeTable) {
     let inside_ns = |change: &PathChange| {
         let root = &roots[change.root];
@@ -324,8 +324,8 @@ fn without_what_follows(found: &[PathChange], roots: &[OfRoot<'_>]) -> Vec<PathC
     let leader = |at: usize| -> Option<usize> {
         (0..found.len())
             .filter(|other| *other != at && follows(&found[at], &found[*other]))
-            // Of several callees, take the one that changed in most of the caller's changed
-            // requests.
+            // Of several callees, take the one that shares the most changed requests with the
+            // caller.
             .max_by_key(|other| {
                 requests(
                     found[at].root,

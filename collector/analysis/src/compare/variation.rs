@@ -12,7 +12,7 @@ use super::slices::{Slice, difference};
 use crate::flow::CategoryId;
 use crate::statistics::{benjamini_hochberg, kolmogorov_smirnov};
 
-/// Number of requests above which a category is large (§5.4). With fewer requests, an estimate of
+/// Number of requests above which a category is large (§5.4). In smaller categories, an estimate of
 /// the variance is too imprecise.
 const LARGE_MIN: u64 = 10;
 

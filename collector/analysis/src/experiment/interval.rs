@@ -1,6 +1,6 @@
 //! Computes a confidence interval as the set of values that a test does not reject.
 
-/// Distance at which the search for an end stops. Values are logarithms of factors.
+/// Distance from its start at which the search for an end stops. Values are logarithms of factors.
 const DISTANCE_MAX: f64 = 12.0;
 
 /// Returns the ends of the range around `found` that the test does not reject, each to within

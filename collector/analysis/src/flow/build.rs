@@ -32,8 +32,7 @@ pub struct FlowSettings {
     pub with_hosts: bool,
 }
 
-/// Name of the attribute that marks a failed span. Imports from every format store the status under
-/// this name.
+/// Name of the attribute that marks a failed span, whatever the format of its source.
 pub const ERROR: &str = "error";
 
 /// Returns true if a span with this value of [`ERROR`] failed.
@@ -67,9 +66,9 @@ const SHAPES_MAX: usize = 1 << 16;
 
 /// Builds structures, and caches them.
 ///
-/// Most requests have a structure that was built before. For each span, the builder therefore
-/// computes the digest of the shape first, in memory that it reuses for each request. It builds the
-/// shape only if the digest is new.
+/// Most requests have a structure that was built before. For each visible span, the builder
+/// therefore computes the digest of the shape first, in memory that it reuses for each request. It
+/// builds the shape only if the cache lacks the digest.
 #[derive(Clone, Debug, Default)]
 pub struct FlowBuilder {
     settings: FlowSettings,
@@ -142,7 +141,7 @@ impl FlowBuilder {
     ///
     /// A trace of spans has the structure of its root. If it has several roots, an operation with a
     /// fixed name contains all of them as parallel parts. In an event log, tasks are parallel, and
-    /// the events of a task follow each other.
+    /// the events of a task follow each other; [`Zoom::Service`] hides the events.
     pub fn shape(&mut self, records: &TraceRecords, orders: &KnownOrders) -> Arc<Shape> {
         self.operations.bound();
         self.known.bound();
@@ -352,7 +351,7 @@ struct Stages {
 impl Stages {
     /// Groups items into stages, each sorted by digest. An item begins a new stage if it starts
     /// when or after all items of the current stage ended, and if its order after each of them is
-    /// meaningful. Repetitions of one operation stay in one stage.
+    /// meaningful. A repetition of an operation in the current stage stays in that stage.
     fn find(&mut self, items: &mut [Item], parent: OperationId, orders: &KnownOrders) {
         self.begins.clear();
         self.last.clear();

@@ -1,9 +1,9 @@
 //! Determines which operations with a common parent are serial and which are parallel.
 //!
-//! Records do not show if two calls were serial or parallel. Two calls that did not overlap in a
-//! request may have been parallel and fast. If each request determined the order, parallel calls
-//! would yield a category for each order. An order therefore counts only if nearly all requests
-//! show it.
+//! One request does not show that two calls are serial: two calls that did not overlap may have
+//! been parallel and fast. If each request determined the order, parallel calls would yield a
+//! category for each order. The order of a counted pair is therefore meaningful only if nearly all
+//! observations show it.
 
 use super::operation::{OperationCache, OperationId};
 use crate::pass::Pass;
@@ -15,11 +15,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// and recorders move spans.
 const CONTRADICTED_MAX: f64 = 0.02;
 /// Maximum number of counted pairs, and of noted fan-outs. The order of an uncounted pair is
-/// meaningful in each request, unless the parent was a fan-out.
+/// meaningful in each request, unless the parent is a noted fan-out.
 const PAIRS_MAX: usize = 1 << 16;
 /// Maximum number of distinct operations below a parent whose orders are counted. In a request with
 /// more of them, the parent is a fan-out, and the orders below it are not counted. Below a parent
-/// that was ever a fan-out, only orders that other requests showed can be meaningful.
+/// that was ever a fan-out, only the orders of counted pairs can be meaningful.
 const SIBLINGS_MAX: usize = 32;
 
 /// Number of times that two operations with a common parent ran in each order. `ab` counts the
@@ -43,12 +43,12 @@ type Siblings = (OperationId, OperationId, OperationId);
 
 /// Orders of pairs of operations.
 ///
-/// Requests look up the same pairs in the same order. Each pair therefore keeps the pair that
+/// Most requests look up the same pairs in the same order. Each pair therefore keeps the pair that
 /// followed it last, which saves most lookups in the map.
 #[derive(Clone, Debug, Default)]
 struct PairOrders {
     all: Vec<(Siblings, PairOrder)>,
-    /// For each pair, the index of the pair that was looked up after it.
+    /// For each pair, the index that the next lookup probably finds: that of the last follower.
     next: Vec<usize>,
     /// Index of the pair that was looked up last.
     last: usize,
@@ -81,8 +81,8 @@ impl PairOrders {
         of_pair.mixed += seen.mixed;
     }
 
-    /// Returns the index of a pair, and notes it as the next after the last one. Adds a new pair if
-    /// there is room for it.
+    /// Returns the index of a pair, and notes it as the next after the last one. Adds a new pair, or
+    /// returns `None` if there is no room for it.
     fn find(&mut self, pair: Siblings) -> Option<usize> {
         let at = match self.index_of.get(&pair) {
             Some(at) => *at,

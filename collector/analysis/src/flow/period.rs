@@ -59,7 +59,7 @@ pub struct FlowCategory {
     pub shape: Option<Arc<Shape>>,
     /// Number of recorded requests.
     pub requests: u64,
-    /// Number of requests in the sums, which are weighted.
+    /// Numbers of recorded and of represented requests. The sums below are weighted.
     pub count: WeightedCount,
     /// Sum of the requests' latencies in nanoseconds.
     pub latency_ns: u128,

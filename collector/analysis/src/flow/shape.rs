@@ -29,7 +29,7 @@ pub enum Fold {
 pub struct Repeats {
     /// Lower bound of the number.
     pub from: u32,
-    /// Upper bound of the number. [`u32::MAX`] means any number.
+    /// Upper bound of the number. [`u32::MAX`] means no bound.
     pub to: u32,
 }
 
@@ -257,7 +257,7 @@ impl Shape {
     }
 }
 
-/// The start or the end of an operation in the [string](Shape::string) of a graph.
+/// Start or end of an operation, or an event, in the [string](Shape::string) of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol(pub u128);
 

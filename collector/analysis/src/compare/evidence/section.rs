@@ -1,7 +1,7 @@
 //! Evidence from the section of a period in which a property occurs.
 //!
 //! Suppose that few requests of one period have a property, and that it begins or ends in the
-//! middle of the other period. It then varies so much between that period's slices that the
+//! middle of the other period. It may then vary so much between that period's slices that the
 //! difference between the whole periods is not significant. The difference still counts if it is
 //! significant between the section in which the property occurs and the whole period in which few
 //! requests have it.
@@ -27,8 +27,8 @@ impl SectionEvidence {
     /// Computes evidence from the arguments of [`RankEvidence::of_shares`]. If most requests have
     /// the property, uses its absence. Returns `None` if the ratio of its lower to its higher
     /// frequency exceeds [`RARER_MAX`]. Also returns `None` if, in the period where it is more
-    /// frequent, it occurs throughout or in no sampled request, or if [`RankEvidence::of_shares`]
-    /// returns `None` for the section.
+    /// frequent, it occurs throughout, in too few requests to tell, or in no sampled request, or if
+    /// [`RankEvidence::of_shares`] returns `None` for the section.
     pub(in crate::compare) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],
