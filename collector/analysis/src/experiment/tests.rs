@@ -197,8 +197,8 @@ fn one_in_twenty(count: usize) -> f64 {
     0.05 + 3.1 * (0.05 * 0.95 / count as f64).sqrt()
 }
 
-/// Result of a planned experiment: its size relative to the pilot, its predicted power, and two
-/// flags. They are true if the effect was detected, and if the interval contains it.
+/// Result of a planned experiment: its size relative to the pilot, its predicted power, whether it
+/// detected the effect, and whether its interval contains the effect.
 type Planned = (f64, f64, bool, bool);
 
 /// Each pilot without an effect predicts how many times its users and bursts are needed. An

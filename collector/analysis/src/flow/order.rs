@@ -81,8 +81,8 @@ impl PairOrders {
         of_pair.mixed += seen.mixed;
     }
 
-    /// Returns the index of a pair, and notes it as the next after the last one. Adds a new pair, or
-    /// returns `None` if there is no room for it.
+    /// Returns the index of a pair, and notes it as the next after the last one. Adds a new pair,
+    /// or returns `None` if there is no room for it.
     fn find(&mut self, pair: Siblings) -> Option<usize> {
         let at = match self.index_of.get(&pair) {
             Some(at) => *at,

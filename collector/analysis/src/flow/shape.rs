@@ -64,7 +64,7 @@ pub struct Operation {
     pub service: Arc<str>,
     /// Name, normalised by the [rule for names](crate::name_rule).
     pub name: Arc<str>,
-    /// Host; `None` unless hosts are distinguished.
+    /// Host; `None` unless hosts are distinguished, and always for an operation of an edge.
     pub host: Option<Arc<str>>,
 }
 
