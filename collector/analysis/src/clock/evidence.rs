@@ -1,5 +1,5 @@
 //! Collects evidence about the clocks of all hosts, in bounded memory: the best round trips, and
-//! evidence whether each pair's clocks agree as recorded. [`Alignment`](super::Alignment) has the
+//! evidence for and against each pair's clocks as recorded. [`Alignment`](super::Alignment) has the
 //! offsets.
 
 use super::kernel_clock::KernelClock;

@@ -146,7 +146,7 @@ pub struct SaidText {
     pub parameter: Parameter,
     /// The recorded value.
     pub text: Arc<str>,
-    /// Incarnation of the process; 0 if unknown.
+    /// Process: its incarnation, or a hash of attributes that identify it; 0 if unknown.
     pub process: u128,
 }
 
@@ -162,7 +162,7 @@ struct Values {
     /// Process that recorded each value first. The flags state whether earlier and whether later
     /// requests contain the value.
     texts: FxHashMap<Arc<str>, (u128, [bool; 2])>,
-    /// Value of each process.
+    /// Value of each process; empty if `is_shared` or `is_full`.
     processes: FxHashMap<u128, Arc<str>>,
     /// True if a process recorded two values, two processes recorded the same value, or a process
     /// is unknown.
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn an_identity_is_of_one_process_and_dies_with_it() {
         assert_eq!(identities(|process, _| format!("w{process}"), false), 1);
-        // Three processes of one release, a value of all, and processes that live on.
+        // Not identities: a value per release, a value of all processes, processes that live on.
         assert_eq!(identities(|_, is_later| is_later.to_string(), false), 0);
         assert_eq!(identities(|_, _| "eu".to_owned(), false), 0);
         assert_eq!(identities(|process, _| format!("w{process}"), true), 0);

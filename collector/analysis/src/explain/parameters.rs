@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of parameters that are considered. The facts that operations ran count as well.
+/// Maximum number of parameters that are considered. The facts that operations ran do not count.
 pub const PARAMETERS_MAX: usize = 256;
 
 /// Reason why an explanation ignores a parameter.
@@ -103,7 +103,7 @@ impl Parameters {
                 continue;
             }
             let name: Arc<str> = parameter.to_string().into();
-            // A column for whether one value was recorded, if some requests have none or several.
+            // Adds a column for whether the value is known, if it is unknown for some requests.
             if said.iter().any(Option::is_none) {
                 let is_recorded = |text: &Option<Arc<str>>| {
                     Some(Arc::from(match text {

@@ -9,7 +9,8 @@ use std::fmt;
 pub enum ParameterTest {
     /// Condition on the parameter's value.
     Value(Test),
-    /// True if one value of the parameter must be recorded, false if none or several must be.
+    /// True if one value of the parameter must be recorded, or at least one number for the largest
+    /// or smallest of several; otherwise false.
     Recorded(bool),
 }
 

@@ -286,7 +286,7 @@ fn what_is_not_said_tells_too() {
     assert!(found[1].starts_with("requests with retries not recorded (store:read) do not have"));
 }
 
-/// The tree uses the largest and the smallest of several numbers.
+/// The tree can ask about the largest of several numbers.
 #[test]
 fn the_largest_of_several_tells() {
     let reads = |dice: &mut Dice, is_mutation: bool| {
@@ -455,7 +455,7 @@ fn one_of_eight_items_is_named() {
     ] {
         check(counts, 40);
     }
-    // With few of the changed requests, chance may hide the item.
+    // With few changed requests, chance may hide the item.
     check([100, 100], 18);
     check([600, 150], 30);
 }

@@ -19,9 +19,9 @@ use super::timeline::{Gap, Owner, Timeline};
 /// `windows` are the recorded intervals, in order of time and without overlap. Events outside them
 /// are ignored, except losses, and introductions up to 1 ms before an opening: the recorder's own
 /// clock may place the opening a little earlier. At the start of each window, the owner of every
-/// thread is unknown, and so is whether it is on a processor. The recorder's introductions then
-/// reveal the owners. A gap that touches a window counts even if its report is outside. The result
-/// has no intervals on or off a processor for threads that the recorder does not follow, because it
+/// thread is unknown, and so is whether it is on a processor. Introductions and markers then reveal
+/// the owners. A gap that touches a window counts even if its report is outside. The result has no
+/// intervals on or off a processor for threads that the recorder does not follow, because it
 /// recorded only some of their switches.
 ///
 /// Takes O(n log n) time to sort n events. A gap takes O(t log t) time for t threads, and a lock
@@ -121,7 +121,7 @@ fn in_order(events: &[Event]) -> Vec<Step<'_>> {
             begins_gap: false,
         });
     }
-    // Stable: events of the same instant keep the recorder's order.
+    // Stable: steps of the same instant keep the order of `events`.
     steps.sort_by_key(|step| step.ts_ns);
     steps
 }
@@ -129,12 +129,11 @@ fn in_order(events: &[Event]) -> Vec<Step<'_>> {
 struct Attribution {
     architecture: Architecture,
     has_switches: bool,
-    /// Threads that have had an event in the current window, by id; empty between windows.
+    /// States of the threads in the current window, by thread id; empty between windows.
     threads: FxHashMap<u32, Thread>,
     /// Threads that the recorder follows, over all windows: it records all their switches.
     followed: FxHashSet<u32>,
-    /// Number of open gaps of each processor that is losing events. A gap may continue in the next
-    /// window.
+    /// Number of open gaps by processor. A gap may continue in the next window.
     losing: FxHashMap<u16, u32>,
     releases: Releases,
     result: Timeline,

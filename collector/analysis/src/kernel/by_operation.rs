@@ -13,7 +13,7 @@ use super::marker::RequestId;
 use super::summary::CallSum;
 use super::timeline::{Owner, Reason, Timeline};
 
-/// Kernel work for one span. Times are in nanoseconds.
+/// Kernel work for one or more spans. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanSum {
     /// Time on a processor.
@@ -156,7 +156,7 @@ impl SpanSums {
 /// Operation and times of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanOf<'a> {
-    /// Operation of the span, as `service:name`.
+    /// Operation of the span, as `service:name` or as the caller names it.
     pub operation: &'a str,
     /// Number of the host's island. The order of times from different islands is unknown.
     pub island: u32,

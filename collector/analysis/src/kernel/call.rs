@@ -46,7 +46,7 @@ impl Architecture {
         }
     }
 
-    /// Name of a system call; `None` for an unused number.
+    /// Name of a system call; `None` for an unused or unknown number.
     #[must_use]
     pub fn call_name(self, number: u32) -> Option<&'static str> {
         let name = self.names().get(number as usize)?;
@@ -78,8 +78,8 @@ impl Architecture {
     }
 
     /// Kind of a futex call, and the futex's address in the process (0 if the arguments do not
-    /// contain it). Returns `None` if the system call neither waits for a futex nor wakes one, and
-    /// for `futex_requeue`.
+    /// contain it). Returns `None` if the system call neither waits for a futex nor wakes its
+    /// waiters, and for `futex_requeue`.
     #[must_use]
     pub fn futex(self, number: u32, args: &[u64; 6]) -> Option<(FutexOperation, u64)> {
         let operation = match number {
@@ -98,8 +98,8 @@ impl Architecture {
         Some((operation, args[0]))
     }
 
-    /// Reports whether a system call returns the number of threads that it woke: `futex_wake`, and
-    /// `futex` with `FUTEX_WAKE` or `FUTEX_WAKE_BITSET`.
+    /// Reports whether a system call is `futex_wake`, or `futex` with `FUTEX_WAKE` or
+    /// `FUTEX_WAKE_BITSET`. These return the number of threads that they woke.
     pub(super) fn returns_woken(self, number: u32, args: &[u64; 6]) -> bool {
         let is_futex = number == self.futex_number();
         number == FUTEX_WAKE || (is_futex && matches!(args[1] & 127, 1 | 10))

@@ -42,7 +42,7 @@ impl fmt::Debug for Name {
 pub struct Event {
     /// Monotonic time of the event, ns.
     pub ts_ns: u64,
-    /// Number of the processor on which the event happened.
+    /// Number of the processor on which the event happened; 0 if unknown.
     pub cpu: u16,
     /// Thread that the event concerns, by the kernel's global thread id (not that of a pid
     /// namespace).
@@ -51,7 +51,7 @@ pub struct Event {
     pub body: Body,
 }
 
-/// Kind and details of an event.
+/// Kind and details of an event. An unknown process is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A system call begins.

@@ -42,7 +42,7 @@ impl Releases {
         self.all.len() - 1
     }
 
-    /// Sets the owner of a release that was unknown when the release was added.
+    /// Sets the owner of a release whose owner was unknown when it was added.
     pub(super) fn set_owner(&mut self, release: usize, owner: Owner) {
         if let Some(release) = self.all.get_mut(release) {
             release.owner = owner;
@@ -126,7 +126,7 @@ impl Releases {
     /// and waits.
     ///
     /// If a recording has no switches, as with strace, the unmarked waits are the futex calls that
-    /// wait. Otherwise, they are the off-processor intervals in such calls.
+    /// wait. Otherwise, they are the sleeps in such calls.
     pub(super) fn join(
         &mut self,
         result: &mut Timeline,
@@ -284,7 +284,8 @@ impl Releases {
     }
 
     /// Builds a wait from a futex call alone. The holder is the last other thread that called to
-    /// wake waiters of the futex during the wait; calls that woke no thread do not count.
+    /// wake waiters of the futex during the wait. Calls whose result shows that they woke no thread
+    /// do not count.
     fn of_call(
         &self,
         call: &SystemCall,

@@ -112,7 +112,7 @@ pub struct LockSpan<'a> {
 }
 
 /// Waits for one lock, over all requests. A wait whose end was not seen has no known length, so it
-/// counts only in `cut` and `requests`.
+/// adds to no time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockSum {
     /// Lock or futex that the requests waited for.

@@ -68,8 +68,8 @@ pub enum Marker {
 }
 
 impl Marker {
-    /// Decodes the arguments of a `getpid` call. Returns `None` for an ordinary call, or for a
-    /// marker of a kind that only later versions define.
+    /// Decodes the arguments of a `getpid` call. Returns `None` for an ordinary call, and for a
+    /// marker of an unknown kind.
     #[must_use]
     pub fn decode(args: &[u64; 6]) -> Option<Self> {
         if args[0] & !0xffff != MARK {

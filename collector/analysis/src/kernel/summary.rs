@@ -13,11 +13,13 @@ pub struct RequestSummary {
     /// Low half of the request's trace id.
     pub trace: u64,
     /// Monotonic start of the request's first interval of work or on a processor. Without an
-    /// interval of work, its first call counts, too; without any of these, its first wait. If a
-    /// long window is read in pieces, calls and waits of a piece may begin earlier.
+    /// interval of work, its first call counts, too. Without any of these, it is the start of its
+    /// first interval off a processor, or else of its first wait for a lock. If a long window is
+    /// read in pieces, calls and waits of a piece may begin earlier.
     pub first_ns: u64,
-    /// Monotonic time of the latest end of an interval of work or on a processor; `first_ns`
-    /// without such an interval. An interval of work without an end counts by its start.
+    /// Monotonic time of the latest end of an interval of work or on a processor. An interval of
+    /// work without an end counts by its start. So does the first call or wait if `first_ns`
+    /// considers it.
     pub last_ns: u64,
     /// Number of threads with an interval of work for the request.
     pub threads: usize,

@@ -89,7 +89,7 @@ pub enum Reason {
         /// Number of the system call.
         call: u32,
     },
-    /// The thread waited outside any system call, usually for a page.
+    /// The thread waited outside any recorded system call, usually for a page.
     Fault,
     /// The thread left before the window, or its activity is unknown.
     Unknown,
@@ -134,7 +134,7 @@ pub struct OffCpu {
     pub is_end_implied: bool,
 }
 
-/// Evidence for the release that ended a lock wait.
+/// Evidence for the releases of a lock during a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReleaseEvidence {
     /// A marker of the holder reports the release.
@@ -195,7 +195,8 @@ pub struct WorkInterval {
     /// Start. If the work began earlier, this is the window's opening, or the time from which a
     /// loss of events hid the thread's owner.
     pub start_ns: u64,
-    /// End; `None` if the work did not end within the window.
+    /// End, or the beginning of a loss of events that hid the thread's owner; `None` if the work
+    /// did not end within the window.
     pub end_ns: Option<u64>,
     /// True if the work began before `start_ns`: before the window, or before a loss of events.
     pub is_carried: bool,
@@ -268,8 +269,8 @@ impl Timeline {
             .retain(|gap| touches(gap.start_ns, Some(gap.end_ns)));
     }
 
-    /// Keeps the items that ended at `from_ns` or later and, if `to_ns` is given, before `to_ns`.
-    /// With `to_ns`, items without an end are dropped.
+    /// Keeps the calls, intervals, waits and gaps that ended at `from_ns` or later and, if `to_ns`
+    /// is given, before `to_ns`. With `to_ns`, items without an end are dropped. Windows are kept.
     ///
     /// Callers process a long window in pieces and combine each piece with the previous one. An
     /// item then counts in full, in the piece in which it ends.

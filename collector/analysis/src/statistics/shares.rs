@@ -63,7 +63,7 @@ pub fn is_testable(one: Share, other: Share) -> bool {
 
 /// Returns the two-sided p-value of Fisher's exact test. It is the probability of all tables that
 /// are at most as probable as this one, if both are samples of one share. The test assumes that
-/// requests are independent.
+/// members are independent.
 ///
 /// The time grows with the standard deviation of the parts, not with the parts themselves.
 pub fn fisher_two_sided(one: Share, other: Share) -> f64 {

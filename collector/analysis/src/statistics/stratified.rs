@@ -18,7 +18,8 @@ pub struct RankStratum {
     pub later: usize,
 }
 
-/// Maximum number of additions; beyond it, the exact distribution is not computed.
+/// Maximum number of additions for all rank sums, and for each sum of two distributions. Beyond it,
+/// the exact distribution is not computed.
 const STEPS_MAX: usize = 8_000_000;
 
 /// Returns the two-sided probability that the later sample's rank sum lies at least as far from its

@@ -106,7 +106,7 @@ pub(super) fn bounds(ns: u64, share: f64, factor: f64, changed: impl Fn(u64) -> 
     if factor <= 1.0 {
         return (work_ns.min(kept_ns), kept_ns.max(work_ns));
     }
-    // At most, the part grows twice as much as waits for a single server.
+    // At most, the part becomes twice as long as waits for a single server would.
     let grown_ns = by_load_ns * 2.0 * growth(share, factor);
     (
         kept_ns,

@@ -23,7 +23,7 @@ const UNEXPLAINED_MAX: f64 = 0.1;
 /// Queues found in a [`WaitingSample`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedQueues {
-    /// Requests that visit a queue.
+    /// Requests that visit a queue, or visited one that was removed.
     traces: Vec<SegmentedTrace>,
     queues: Vec<Queue>,
     /// Waits that a replay of all requests yields without changes.
@@ -181,7 +181,8 @@ impl SharedQueues {
         self.queues.len()
     }
 
-    /// Iterates over the labels of segments with a wait, and the place of each wait.
+    /// Iterates over all visits of the queues, each as the label and the place of its wait, which
+    /// may be zero.
     pub(super) fn waits(&self) -> impl Iterator<Item = (SegmentId, WaitPlace)> + '_ {
         self.queues
             .iter()

@@ -12,6 +12,8 @@
 //!   chance, as when a place in a pool is released;
 //! * a timer: a fixed time after the request's start.
 //!
+//! Before a segment starts, only the last two are considered.
+//!
 //! In addition, relations are removed that only reflect in which requests a segment occurs. A span
 //! has own time between two children only in requests in which no third child runs meanwhile. The
 //! third child therefore always seems to end before this own time. If the third child does not end
@@ -32,10 +34,10 @@ use crate::segment::{SegmentedTrace, interval_ns};
 use crate::task_path;
 use rustc_hash::FxHashMap;
 
-/// Inverse of the minimum fraction of requests in which a label must be the last awaited label to
-/// end.
+/// Inverse of the minimum fraction of observations in which a label must be the last awaited label
+/// to end.
 const OFTEN_ENOUGH: usize = 100;
-/// Number of requests from which it is not chance that one segment always ends before another.
+/// Number of observations from which it is not chance that one segment always ends before another.
 const SURE_POINTS: usize = 100;
 /// Maximum number of labels that may exclude a label. A label with more keeps its recorded order in
 /// a replay.
