@@ -162,7 +162,7 @@ struct Values {
     /// Process that recorded each value first. The flags state whether earlier and whether later
     /// requests contain the value.
     texts: FxHashMap<Arc<str>, (u128, [bool; 2])>,
-    /// Value of each process; empty if `is_shared` or `is_full`.
+    /// Value of each process; unused if `is_shared` or `is_full`.
     processes: FxHashMap<u128, Arc<str>>,
     /// True if a process recorded two values, two processes recorded the same value, or a process
     /// is unknown.

@@ -44,8 +44,8 @@ pub struct RequestSummary {
 pub struct CallSum {
     /// Number of calls.
     pub count: u64,
-    /// Total time of the calls inside the windows, ns. Calls that did not end within a window count
-    /// as 0.
+    /// Total time of the calls inside the windows, ns. Calls count as 0 if no end was recorded
+    /// within the window, or if their beginning may have been lost.
     pub total_ns: u64,
     /// Longest call, ns.
     pub max_ns: u64,

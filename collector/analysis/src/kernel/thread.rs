@@ -13,7 +13,7 @@ pub(super) enum ThreadState {
     Off(usize),
 }
 
-/// First marker of a pair, kept until the second `getpid` of the pair.
+/// First marker of a pair, kept until the thread's next `getpid` or a gap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     pub(super) start: bool,

@@ -46,7 +46,7 @@ pub struct ReplaySample {
     /// Least latency of each request that the model allows; `most` has the greatest.
     least: Distribution,
     most: Distribution,
-    /// True if the model allows any request to become faster. The next field covers slower
+    /// True if the model allows at least one request to become faster. The next field covers slower
     /// requests.
     may_be_faster: bool,
     may_be_slower: bool,

@@ -1,5 +1,6 @@
-//! Finds the visits of requests. Each span is a visit to its operation. Each segment may be a visit
-//! to a resource that was not recorded, unless it is the only segment of its span.
+//! Finds the visits of requests. Each span with a clear first and last segment is a visit to its
+//! operation. Each segment may be a visit to a resource that was not recorded, unless it is the
+//! only segment of its span.
 
 use super::queue::{Visit, WaitPlace};
 use super::sample::{SampledTrace, WaitingSample};
