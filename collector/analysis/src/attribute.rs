@@ -1,15 +1,14 @@
-//! Attributes that distinguish requests and segments: recorded attributes, and properties that
-//! every span has.
+//! Attributes that distinguish requests and segments: recorded attributes, and properties of spans.
 //!
-//! Five names always refer to a property of spans, even if an attribute of that name was recorded:
+//! These names always refer to a property of spans, even if an attribute of that name was recorded:
 //!
 //! | name | of a request | of a segment |
 //! |---|---|---|
 //! | `service` (or `service.name`) | its root span's service | its operation's service |
-//! | `host` (or `host.name`) | its root span's host; of an event log, the first event's | the host that most spans (or events) of its operation are on |
+//! | `host` (or `host.name`) | its root span's host; of an event log, the first event's | the most frequent host of its operation's spans (or events) |
 //! | `operation` | its root span's `service:name` | its own operation, as `service:name` |
-//! | `kind` (or `span.kind`) | its root span's: `server`, `client`, another recorded kind, or `internal` | the kind of most spans of its operation |
-//! | `status` | `error` if it [failed](crate::failure), else `ok` | that of most of these spans |
+//! | `kind` (or `span.kind`) | its root span's: `server`, `client`, another recorded kind, or `internal` | the most frequent kind of its operation's spans |
+//! | `status` | `error` if it [failed](crate::failure), else `ok` | the most frequent outcome of these spans |
 //!
 //! A request's value of a recorded attribute is its root span's value. If the root has none, the
 //! value is that of the other records, if they all agree. If they disagree, the value is
@@ -25,7 +24,7 @@ use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use foldhash::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Names of the properties that every span has.
+/// Names of the properties of spans that the [module](self) lists.
 pub const KNOWN_OF_ALL: [&str; 5] = ["service", "host", "operation", "kind", "status"];
 /// Prefix that addresses a recorded attribute of any name, also one of [`KNOWN_OF_ALL`].
 const RECORDED: &str = "recorded:";

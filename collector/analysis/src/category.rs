@@ -135,9 +135,9 @@ pub const VALUES_MAX: usize = 64;
 /// [`Category`].
 ///
 /// An operation's value of a recorded attribute is the one that at least nine in ten of its
-/// recorded values agree on, otherwise [`SEVERAL_VALUES`]. Its value of a property that every span
-/// has, such as the host, is the most frequent one. An operation without a value takes the value of
-/// the operation inside which it runs. In event logs, a task's events count as records of its
+/// recorded values agree on, otherwise [`SEVERAL_VALUES`]. Its value of a property of spans, such
+/// as the host, is the most frequent one. An operation without a value takes the value of the
+/// operation inside which it runs. In event logs, a task's events count as records of its
 /// operation. Merging is commutative and associative while all operations and values fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -14,11 +14,11 @@
 //!      ([`Verdict::Differ`]), the clocks are corrected. Between two estimates, a host's offset
 //!      lies on the line between them, so it follows drift. Corrections over several hosts follow
 //!      the path of least total error.
-//!    - Otherwise, if most round trips [agree](Verdict::Agree) with the recorded clocks, the
-//!      timestamps stay as recorded, unless clocks within a group of agreeing hosts differ. The
-//!      error bound of the pair is then zero, unless tasks of event logs cross the two hosts and
-//!      their lines are believed. In that case, it is the largest offset that the tightest round
-//!      trip does not exclude.
+//!    - Otherwise, if at least three in four of the round trips that some offset explains
+//!      [agree](Verdict::Agree) with the recorded clocks, the timestamps stay as recorded, unless
+//!      clocks within a group of agreeing hosts differ. The error bound of the pair is then zero,
+//!      unless tasks of event logs cross the two hosts and their lines are believed. In that case,
+//!      it is the largest offset that the tightest round trip does not exclude.
 //!    - Round trips that agree with no offset connect no hosts.
 //! 3. Hosts that neither a pair nor a kernel's report connects are on different islands. The order
 //!    of events on different islands is unknown.

@@ -1,9 +1,8 @@
 //! Checks whether a request was recorded completely.
 //!
-//! An incomplete trace does not make the model wrong: a relation holds until a trace contradicts
-//! it, and a missing record contradicts nothing. But the trace's latency, critical path and
-//! structure are wrong. Callers count incomplete traces by [`Incomplete::cause`] and exclude them
-//! from such analyses.
+//! A missing record makes a trace's latency, critical path and structure wrong. It may also shift
+//! the numbers of siblings, so that the trace contradicts true relations of the model. Callers
+//! count incomplete traces by [`Incomplete::cause`], and exclude them from analyses by default.
 
 use crate::record::{SpanFlags, TraceRecords};
 use std::fmt;
@@ -24,7 +23,7 @@ pub struct ProcessLoss {
 /// One reason for which a trace is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Incomplete {
-    /// No span is a root, or the trace has no records at all.
+    /// No span is a root, or the trace has neither spans nor events.
     NoRoot,
     /// Several spans have no parent. Holds the number of their distinct ids.
     SeveralRoots(usize),

@@ -105,10 +105,11 @@ impl TracePath {
 /// successors.
 ///
 /// If several segments end last, the path ends with the first of them in the order of the trace. If
-/// several predecessors end last, the segment waited for the one that took time and started last.
-/// The running time is at most proportional to the number of segments times the square of the
-/// number of labels. In a pipeline, it is also quadratic in the number of segments of one element.
-/// It is much shorter if many segments are ordered.
+/// several predecessors end last, the segment waited for the one that took time and started last,
+/// or, if none of them took time, for the first in the order of the trace. The running time is at
+/// most proportional to the number of segments times the square of the number of labels. In a
+/// pipeline, it is also quadratic in the number of segments of one element. It is much shorter if
+/// many segments are ordered.
 pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     analyse_for(trace, relations, SlackUse::Needed)
 }

@@ -44,8 +44,8 @@ pub fn connection_ids(request: TraceId) -> (TraceId, (TraceId, TraceId)) {
 impl Connections {
     /// Divides a trace into the requests of its connections, and into declared requests. Returns
     /// `None` if the trace has no connection, and no request that begins at a span with a parent.
-    /// Removes spans outside of all requests, as they belong to the connection. If none of these
-    /// spans is a root, they form a request of their own.
+    /// Removes the spans outside of all requests, unless none of them is a root. They then form a
+    /// request of their own.
     #[must_use]
     pub fn divide(&self, trace: &mut TraceRecords) -> Option<Division> {
         if self.is_empty() {

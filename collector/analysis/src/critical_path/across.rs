@@ -1,8 +1,8 @@
 //! Critical path across traces, from a request into the requests that it follows.
 //!
 //! A *link* leads from a span to a span of another trace, its *producer*. The span began because of
-//! the producer, as a consumer begins because of a message. If the producer ended before the span
-//! began, its end is one more predecessor of the segment with which the span begins. As within a
+//! the producer, as a consumer begins because of a message. If the producer ended by the start of
+//! the span, its end is one more predecessor of the segment with which the span begins. As within a
 //! request, the predecessor that ended last is the one that the segment waited for. If that is a
 //! producer, the path goes on at the producer's last segment, in the producer's request. The time
 //! from the producer's end to the segment's start is time in the *queue*. A path that reaches the

@@ -51,7 +51,7 @@ pub(super) struct Sweep {
     present: Vec<u64>,
     contradicted: Vec<u64>,
     overlapped: Vec<u64>,
-    /// Labels that are temporarily removed from `running`.
+    /// Labels of the instances that temporarily do not count as active.
     hidden: Vec<BitPosition>,
 }
 
@@ -259,7 +259,7 @@ impl Sweep {
                 }
                 let place = self.places[ending];
                 let row = &mut self.rows[place.row as usize];
-                // A segment of length zero is never active.
+                // A segment that does not end after its start is never active.
                 row.active = row
                     .active
                     .saturating_sub(u32::from(over.end_ns > over.start_ns));
@@ -353,7 +353,7 @@ impl Sweep {
         let width = self.words.len();
         for row in &self.rows {
             let at = row.place.row as usize * width;
-            // A label occurs together with itself only if it has two instances. A contradiction
+            // A label occurs together with itself only if it has several instances. A contradiction
             // between them means nothing.
             let alone = if row.instances == 1 { row.place.bit } else { 0 };
             for (word, label_word) in self.words.iter().enumerate() {

@@ -18,8 +18,8 @@ pub(super) const TOGETHER: usize = 0;
 /// Index of the second kind: start(column) < end(row) for some instances, so the trace contradicts
 /// row→column.
 pub(super) const CONTRADICTED: usize = 1;
-/// Index of the third kind: the two segments overlap for some instances. Each unordered pair is
-/// counted on only one side of the diagonal.
+/// Index of the third kind: the two segments overlap for some instances. A trace counts for each
+/// unordered pair on only one side of the diagonal.
 pub(super) const OVERLAPPED: usize = 2;
 const KINDS: usize = 3;
 

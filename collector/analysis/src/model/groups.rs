@@ -85,7 +85,7 @@ impl Groups {
     /// Counts a trace in its group. The segments must be in order of start. Returns `false` if the
     /// sweep must count the trace instead: there are no segments, a label repeats, two segments
     /// neither overlap nor have a known order, or the set of labels has no group. Counts of full
-    /// groups move to `counts`.
+    /// groups, and of groups that give way to a new one, move to `counts`.
     pub(super) fn count(&mut self, segments: &[Segment], counts: &mut Counts) -> bool {
         if !self.read(segments) {
             return false;

@@ -59,7 +59,7 @@ pub(super) struct Pipelines {
     tasks: Vec<Arc<str>>,
     number_of: FxHashMap<Arc<str>, u32>,
     /// Number of each segment's task, and `true` if only the segment's end counts. The number is
-    /// `NONE` until it is needed.
+    /// `NONE` until it is needed, and for refused tasks.
     task_of: Vec<(u32, bool)>,
     counts: BTreeMap<(u32, u32), PipelineCounts>,
     refused: u64,

@@ -11,15 +11,16 @@ use std::sync::Arc;
 /// Extent to which a relation was tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Support {
-    /// Number of traces in which both segments occur. Each could have contradicted the relation.
+    /// Number of traces that could have contradicted the relation: those in which both segments
+    /// occur, or in which both tasks of a pipeline worked on one element.
     pub cooccurrences: u64,
     /// Number of traces that contradicted the relation.
     pub contradictions: u64,
 }
 
 impl Support {
-    /// Reports whether the relation is believed: both segments occurred together, and at most the
-    /// fraction `tolerance` of these traces contradicted the relation.
+    /// Reports whether the traces allow belief in the relation: there are such traces, and at most
+    /// the fraction `tolerance` of them contradicted it. A [`Model`](super::Model) requires more.
     pub fn is_believed(&self, tolerance: f64) -> bool {
         // A NaN or negative tolerance counts as 0.
         let allowed = if tolerance > 0.0 {
@@ -250,7 +251,7 @@ impl Relations {
         self.tolerance
     }
 
-    /// Reports whether `a` is believed always to end before `b` starts.
+    /// Reports whether `a` is believed always to end by the start of `b`.
     pub fn happens_before(&self, a: SegmentId, b: SegmentId) -> bool {
         self.predecessors.get(b.index(), a.index())
     }

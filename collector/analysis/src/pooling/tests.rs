@@ -75,7 +75,8 @@ fn independent(random: &mut Random, processes: usize, steps: usize, tail: f64) -
         .collect()
 }
 
-/// Returns the results of `STROBOSCOPE_TRIALS` trials (default: 100), run by four threads.
+/// Returns the results of `STROBOSCOPE_TRIALS` trials (default: 100), rounded down to a multiple of
+/// four, run by four threads.
 fn trials<T: Send>(seed: u64, one: impl Fn(&mut Random) -> T + Sync) -> Vec<T> {
     let trials = std::env::var("STROBOSCOPE_TRIALS").ok();
     let trials = trials.map_or(100, |trials| trials.parse().expect("a number"));

@@ -11,11 +11,11 @@
 //! **Boundaries.** A span's own time is its interval minus the parts that its children cover. It is
 //! cut at `start`, at the span's own events, and at `end`. It is also cut where a group of children
 //! that overlap or adjoin begins (`→child`, the first child to start) and ends (`←child`, the last
-//! child to end). Own segments of length zero are left out, except those that clock errors may
-//! cause: a child crosses the parent's edge, or lies outside the parent, by no more than their
-//! clocks may be off. The parent was then active before or after the child for an unknown time, so
-//! its segment of length zero is kept. Events that happen while the span waits for children are
-//! also left out, because the span is not active then.
+//! child to end). Own segments of length zero are left out, unless clock errors may cause them.
+//! For example, a child crosses the parent's edge, or lies outside the parent, by no more than
+//! their clocks may be off. The parent was then active before or after the child for an unknown
+//! time, so its segment of length zero is kept. Events that happen while the span waits for
+//! children are also left out, because the span is not active then.
 //!
 //! **Waiting.** A span waits for its children until it ends. A child that outlives its parent by
 //! more than their clocks may be off was *detached*: the parent did not wait for the child's end. A
@@ -27,9 +27,8 @@
 //! The callers of a span are the spans from its parent up to the root or a detached span. They have
 //! all that they wait for when the first of them ends. At that instant, the span's own time is cut
 //! once more: the part before keeps its name, and the part after starts at `answered`. If the span
-//! ends later by no more than the clocks' errors, its end is moved to that instant instead. If
-//! recording ended before the parent did, the parent's end is unknown, and no child counts as
-//! outliving it.
+//! ends later by no more than the clocks' errors, its end is moved to that instant instead. If a
+//! parent's end was not recorded, no child counts as outliving it.
 //!
 //! **Elements.** A span with a data element works on it in all of its own time. Such spans are not
 //! numbered: siblings of one name form one task, like a stage of a pipeline, and their elements

@@ -16,9 +16,8 @@ use std::sync::Arc;
 /// Maximum number of siblings of the same name that are distinguished; all further ones form one
 /// task.
 pub const NUMBERED_SIBLINGS_MAX: usize = 32;
-/// Maximum depth of a span whose task's path names all its ancestors. The path of a deeper span
-/// leaves out the ancestors below this depth, because the paths of a long chain of spans would
-/// otherwise have a quadratic total size.
+/// Maximum depth of the ancestors that a task's path names. Deeper ancestors are left out, because
+/// the paths of a long chain of spans would otherwise have a quadratic total size.
 pub const TASK_DEPTH_MAX: usize = 64;
 /// Approximate size in bytes above which the cache is emptied before the next trace. Only names, or
 /// addresses of names, that rarely repeat can fill the cache.
@@ -26,8 +25,8 @@ const CACHE_BYTES_MAX: usize = 32 << 20;
 /// Approximate memory of an entry in addition to its text, in bytes.
 const ENTRY_BYTES: usize = 96;
 
-/// Number of a component. A component is `service:name`, followed by `#` and a number if siblings
-/// share the name.
+/// Number of a component. A component is `service:name`, followed by `#` and a number (or `#*`) if
+/// siblings share the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ComponentId(u32);
 

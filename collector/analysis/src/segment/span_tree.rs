@@ -13,7 +13,7 @@ const NO_PARENT: u32 = u32::MAX;
 /// ids that share a slot took a second.
 #[derive(Clone, Debug, Default)]
 struct SpanNumbers {
-    /// Ids with their numbers; `NO_PARENT` in an empty slot. Their number is a power of two.
+    /// Ids with their numbers; `NO_PARENT` in an empty slot. The length is a power of two.
     slots: Vec<(u64, u32)>,
     hash: RandomState,
 }

@@ -3,7 +3,7 @@
 use super::{Instant, Pieces};
 use crate::record::{SpanFlags, SpanRecord};
 
-/// Returns the end of a span; `None` if recording ended before it did.
+/// Returns the end of a span; `None` if the end was not recorded.
 pub(super) fn known_end(span: &SpanRecord, pieces: &Pieces<'_>) -> Option<Instant> {
     let is_cut =
         span.flags.contains(SpanFlags::CUT_CLOSE) || span.flags.contains(SpanFlags::UNFINISHED);
@@ -29,8 +29,8 @@ pub(super) fn is_detached(child: &SpanRecord, parent: &SpanRecord, pieces: &Piec
 }
 
 /// Returns the instant at which the request's caller has the answer: the end of the root, or the
-/// last end of several roots. Returns `None` without a root, or if recording ended before a root
-/// did.
+/// last end of several roots. Returns `None` without a root, or if the end of a root was not
+/// recorded.
 pub(super) fn answer(spans: &[SpanRecord], pieces: &Pieces<'_>) -> Option<Instant> {
     let roots = spans.iter().filter(|span| span.parent_id == 0);
     let ends = roots.map(|root| known_end(root, pieces));

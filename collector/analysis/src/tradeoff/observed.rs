@@ -58,9 +58,9 @@ pub struct TradeoffInstance {
     pub requests_per_second: f64,
     /// Version of the policy in use; 0 if there was no policy, or if the tradeoff was forced.
     pub policy: u64,
-    /// True if the request's baggage asked for exploration.
+    /// True if the request's baggage asked for exploration; false if the tradeoff was forced.
     pub is_explored: bool,
-    /// True if a model chose the items to leave out; false if they were random.
+    /// True if a model chose the items to leave out.
     pub is_by_model: bool,
     /// Cause of a forced tradeoff; empty otherwise.
     pub cause: Arc<str>,
@@ -86,12 +86,12 @@ pub enum FeatureValue {
     Text(Arc<str>),
 }
 
-/// Worth of the items of one whole answer, in the answer's order: the best item first.
+/// Worth of the recorded items of one whole answer, in the order in which they were recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// Id of the request.
     pub trace: TraceId,
-    /// Features of each item, with the loss that the absence of only this item would cause.
+    /// Features of each recorded item, with the loss that the absence of only this one would cause.
     pub rows: Vec<(Vec<FeatureValue>, f64)>,
 }
 

@@ -43,7 +43,8 @@ const RATE_STEP: f64 = 0.02;
 /// Learns the performance model of a point from the requests that explored it.
 ///
 /// # Errors
-/// Returns an error if no request explored the point, or too few did so at every load.
+/// Returns an error if no request explored the point, or if too few did so with any one tradeoff
+/// rate at one load.
 pub fn learn_performance(
     point: &PointObserved,
     settings: &PerformanceSettings,
@@ -252,9 +253,9 @@ fn class_costs(
     Some((feature.to_string(), costs.collect()))
 }
 
-/// Returns the average time that leaving out an item saves, in ns: the latency at rate 0 minus the
-/// latency of requests at the same load, per omitted item. Returns `None` if no latency was
-/// measured at rate 0, or nothing is saved.
+/// Returns the average time that leaving out an item saves, in ns: the latency at a rate near 0
+/// minus the latency of requests at the same load, per omitted item. Returns `None` if no latency
+/// was measured at such a rate, or nothing is saved.
 fn mean_saved_ns(curves: &[Curve], random: &[&TradeoffInstance]) -> Option<f64> {
     let full = curves
         .iter()
