@@ -10,9 +10,9 @@
 //! | `kind` (or `span.kind`) | its root span's: `server`, `client`, another recorded kind, or `internal` | the most frequent kind of its operation's spans |
 //! | `status` | `error` if it [failed](crate::failure), else `ok` | the most frequent outcome of these spans |
 //!
-//! A request's value of a recorded attribute is its root span's value. If the root has none, the
-//! value is that of the other records, if they all agree. If they disagree, the value is
-//! [`SEVERAL_VALUES`](crate::record::SEVERAL_VALUES).
+//! A request's value of a recorded attribute is its root span's value; of several values of roots,
+//! the alphabetically first. If no root has one, the value is that of the other records, if they
+//! all agree. If they disagree, the value is [`SEVERAL_VALUES`](crate::record::SEVERAL_VALUES).
 //!
 //! A fragment has no root, so it can have values of recorded attributes only. Every name that is
 //! not in the table refers to a recorded attribute. The prefix `recorded:`, as in

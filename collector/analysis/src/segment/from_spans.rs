@@ -377,8 +377,9 @@ impl SpanCutter {
 
     /// Finds the intervals in which the span waits for children, clipped to the span. Children that
     /// overlap, or follow each other without a gap, share an interval. Children that certainly lie
-    /// outside the span are ignored. A child that lies outside by no more than the two clocks may
-    /// be off is moved to the span's edge. A detached child adds at most an event at its start.
+    /// outside the span are ignored. So are children that certainly only touch its edge, if child
+    /// and span take time. A child that lies outside by no more than the two clocks may be off is
+    /// moved to the span's edge. A detached child adds at most an event at its start.
     fn find_stretches(
         &mut self,
         records: &[SpanRecord],
