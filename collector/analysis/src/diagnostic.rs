@@ -29,7 +29,7 @@ pub enum Diagnostic {
         /// Id of the child span.
         span_id: u64,
     },
-    /// The parents of spans form a cycle. The first span of it to start became a root.
+    /// The parents of spans form a cycle. The first span of the cycle to start became a root.
     ParentCycle {
         /// Id of the span that became a root.
         span_id: u64,

@@ -76,7 +76,7 @@ impl WeightedHistogram {
         variance.sqrt() / one / whole.estimate()
     }
 
-    /// Returns the standard error of the mean of all represented durations, like
+    /// Returns the standard error of the mean of all represented durations, by the method of
     /// [`share_error`](Self::share_error).
     fn mean_error_ns(&self, mean_ns: f64, whole: WeightedCount) -> f64 {
         let bands = self.variances.iter();
@@ -219,7 +219,7 @@ impl Distribution {
     }
 
     /// Returns the duration in nanoseconds that this fraction (0 to 1) of all durations does not
-    /// exceed, to three significant digits up to [`LONGEST_NS`]. Never more than the longest.
+    /// exceed, to three significant digits up to [`LONGEST_NS`]; at most the longest duration.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         let found = match &self.weighted {
             Some(weighted) => weighted.weights.value_at_quantile(quantile),
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns each duration as often as its weight states.
+    /// Records each duration as often as its weight states.
     fn expanded(durations: &[(u64, u64)]) -> Distribution {
         let mut whole = Distribution::default();
         for (duration_ns, weight) in durations {

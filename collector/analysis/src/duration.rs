@@ -28,7 +28,7 @@ pub fn unit_ns(unit: &str) -> Option<u64> {
 
 /// Parses a duration to ns. The text is a sequence of numbers with units, whose sum is the
 /// duration. Rounds fractions of 1 ns. Returns `None` if the text has another form, or if the
-/// duration exceeds 584 years.
+/// duration exceeds [`u64::MAX`] ns, about 584 years.
 #[must_use]
 pub fn parse_ns(text: &str) -> Option<u64> {
     let (mut rest, mut sum) = (text.trim(), 0u64);

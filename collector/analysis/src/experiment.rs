@@ -10,8 +10,8 @@
 //! 2011). The degrees of freedom of Student's t follow from the effective number of clusters, not
 //! from the number of requests.
 //!
-//! A percentile is compared by counting. Suppose that the test is slower by a factor δ. Once each
-//! of its requests is made faster by δ, equal shares of both sides' requests must exceed the
+//! A percentile is compared by counting. Suppose that the test is slower by a factor e^δ. Once each
+//! of its requests is made faster by e^δ, equal shares of both sides' requests must exceed the
 //! percentile of all requests. The confidence interval is the range of δ around the estimate that
 //! this test does not reject. The method needs no estimate of a density and no random draws. The
 //! interval excludes 0 if and only if the p-value is below the level of significance.
@@ -131,13 +131,14 @@ impl Effect {
         let freedom = (self.effective_clusters - 1.0).max(1.0);
         let of_times = |times: f64| {
             let then = freedom * times;
-            // The logarithm of a standard error with n degrees of freedom has variance 1/(2n).
+            // The logarithm of a standard error with n degrees of freedom has variance ≈ 1/(2n).
             // Integrate over a normal distribution with the three points of Gauss and Hermite.
             let apart = (3.0 * (0.5 / freedom + 0.5 / then)).sqrt();
             let at = |by: f64| power(away * times.sqrt() * by.exp(), then, alpha);
             at(0.0) * 2.0 / 3.0 + (at(-apart) + at(apart)) / 6.0
         };
-        // Keep at least `CLUSTERS_MIN` degrees of freedom, so that a comparison stays possible.
+        // Keep `CLUSTERS_MIN` degrees of freedom, or all if there are fewer, so that a comparison
+        // stays possible.
         let (mut low, mut high) = ((CLUSTERS_MIN / freedom).ln().min(0.0), 30.0_f64);
         while high - low > 0.001 {
             let middle = (low + high) / 2.0;

@@ -141,7 +141,8 @@ pub struct Unseen {
     /// Number of texts beyond [`VALUES_MAX`](crate::decision_tree::VALUES_MAX) of a parameter. They
     /// are not distinguished.
     pub texts: usize,
-    /// Number of times that one request recorded several texts of one parameter.
+    /// Number of times that one request recorded several texts of one parameter whose values are
+    /// not all numbers.
     pub several_values: usize,
 }
 

@@ -79,8 +79,8 @@ pub struct FailureFinder {
     order: Vec<usize>,
     /// By span number: true if a failure below the span travels up to it.
     is_below: Vec<bool>,
-    /// By span number: true if a failure at the span would travel to a failed root, or out of the
-    /// recorded part.
+    /// By span number: true if a failure at the span would travel to a failed root or, if no root
+    /// was recorded, out of the recorded part.
     is_connected: Vec<bool>,
 }
 

@@ -48,7 +48,7 @@ impl SegmentLabel {
     }
 
     /// Reports whether the two labels share their texts in memory, and so are equal. Equal labels
-    /// that were made independently yield `false`.
+    /// with separate copies of a text yield `false`.
     pub(crate) fn is_same(&self, other: &SegmentLabel) -> bool {
         Arc::ptr_eq(&self.task, &other.task)
             && Arc::ptr_eq(&self.start, &other.start)

@@ -61,7 +61,7 @@ pub struct PairCounts {
     /// The segment supposed to come second. Equal to `a` for several instances of one segment in
     /// one trace.
     pub b: SegmentId,
-    /// Number of traces that contain both segments.
+    /// Number of traces that contain both segments; if `a == b`, several instances of the segment.
     pub cooccurrences: u64,
     /// Number of traces that contradict a→b; 0 if `a == b`.
     pub contradictions: u64,
@@ -361,7 +361,7 @@ impl Model {
         }
     }
 
-    /// Restores a model from its parts. Returns an error that names the part that does not fit.
+    /// Restores a model from its parts. Returns an error if they do not fit together.
     pub fn from_parts(parts: &ModelParts) -> Result<Model, ModelPartsError> {
         let mut model = Model::with_max_labels(parts.max_labels);
         for (number, (label, counts)) in parts.segments.iter().enumerate() {

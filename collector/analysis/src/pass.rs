@@ -21,7 +21,7 @@ pub struct TraceView<'a> {
     pub records: &'a TraceRecords,
     /// Segments of the trace, without the excluded ones.
     pub trace: &'a SegmentedTrace,
-    /// Labels of the model, and of the trace's segments that the model lacks.
+    /// Labels of the model, and of segments that the model lacks.
     pub labels: &'a Labels,
     /// Critical path of the trace.
     pub path: &'a TracePath,

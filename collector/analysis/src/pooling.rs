@@ -137,8 +137,9 @@ const POOLS_MAX: usize = 256;
 const PARTS: [f64; 3] = [0.5, 0.95, 0.99];
 const PARTS_OF_ONE: [f64; 7] = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
 
-/// Predicts the use of a process that replaces one process of each group. Groups contain indices
-/// into `uses`. A group that is listed twice counts for two processes.
+/// Predicts the use of a process that replaces one process of each group. A group that is listed
+/// twice counts for two processes. Groups contain indices into `uses`; an index out of range
+/// panics.
 ///
 /// Returns `None` if there are no groups, or a group has no samples.
 pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<PooledDemand> {

@@ -56,11 +56,11 @@ impl FromStr for TraceId {
 pub struct SpanFlags(pub u32);
 
 impl SpanFlags {
-    /// The span, or its request, began before recording did.
+    /// The span, its request, or the request's part in this process began without being recorded.
     pub const CUT_OPEN: SpanFlags = SpanFlags(1);
     /// The window closed before the span ended; its end is the window's close.
     pub const CUT_CLOSE: SpanFlags = SpanFlags(2);
-    /// The span's end was never seen; its end is the last instant at which it was known to be open.
+    /// The span's end was not recorded; its end here is an instant at which it was open.
     pub const UNFINISHED: SpanFlags = SpanFlags(4);
     /// The first span of its request in this process.
     pub const LOCAL_ROOT: SpanFlags = SpanFlags(8);
@@ -74,7 +74,7 @@ impl SpanFlags {
     /// The span serves a request of another process.
     pub const SERVER: SpanFlags = SpanFlags(128);
 
-    /// The span is a connection: requests that begin inside it are not part of it.
+    /// Other requests began inside the span, as in a connection; they are not part of its request.
     pub const CONNECTION: SpanFlags = SpanFlags(256);
     /// The service declares the span to be a request of its own, even inside another span.
     pub const REQUEST: SpanFlags = SpanFlags(512);
@@ -135,7 +135,7 @@ impl SpanRecord {
         u64::try_from(self.end_ns.saturating_sub(self.start_ns)).unwrap_or(0)
     }
 
-    /// Reports whether start and end were recorded, in this order.
+    /// Reports whether the span is neither cut nor unfinished, and does not end before it starts.
     pub const fn is_whole(&self) -> bool {
         let cut = SpanFlags::CUT_OPEN
             .with(SpanFlags::CUT_CLOSE)
@@ -227,7 +227,7 @@ impl HostClock {
         }
     }
 
-    /// Reports whether the timestamps need no correction or tolerance.
+    /// Reports whether the clock is without errors, on island 0.
     pub fn is_exact(&self) -> bool {
         (self.error_ns, self.resolution_ns, self.island) == (0, 1, 0)
     }

@@ -109,8 +109,8 @@ impl Weight {
         (u128::from(number) * u128::from(self.0) + half) >> FRACTION_BITS
     }
 
-    /// Multiplies the square of `number` by the weight. For weights above 1, the result saturates
-    /// at 2¹¹² - 1.
+    /// Multiplies the square of `number` by the weight, and rounds down. For weights above 1, the
+    /// result saturates at 2¹¹² - 1.
     pub fn times_square(self, number: u64) -> u128 {
         let square = u128::from(number) * u128::from(number);
         if self == Weight::ONE {

@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 /// Server time, slack and latency of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerTime {
-    /// Total duration of the request's server segments.
+    /// Total duration of the request's server segments before the answer.
     pub server_ns: u64,
-    /// Slack of the last server segment to end, which sends the last data item.
+    /// Slack of the last of these segments to end, which sends the last data item.
     pub slack_ns: u64,
     /// Latency of the request.
     pub latency_ns: u64,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// A relation between named segments or tasks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RelationName {
-    /// The first segment always ends before the second starts.
+    /// The first segment ends no later than the second starts.
     HappensBefore(SegmentLabel, SegmentLabel),
     /// The two segments never overlap, and either may come first.
     MutualExclusion(SegmentLabel, SegmentLabel),
@@ -189,8 +189,8 @@ impl StructuralChange {
     }
 }
 
-/// Selects the significant differences, of which at most the fraction `most` is chance. Returns
-/// them, the largest `at_least` first and then by p-value, and the number of the other differences.
+/// Selects the significant differences, of which on average at most the fraction `most` is chance.
+/// Returns them, the largest `at_least` first and then by p-value, and the number of the others.
 fn certain<T>(all: Vec<T>, evidence: impl Fn(&T) -> ChangeEvidence, most: f64) -> (Vec<T>, usize) {
     let count = all.len();
     let mut certain: Vec<T> = all

@@ -25,8 +25,8 @@ pub fn last_component(path: &str) -> &str {
         .map_or(path, |at| &path[at + JOINT.len()..])
 }
 
-/// Returns a component of a path, or a boundary, without its number among siblings. A name that
-/// itself ends in `#` and a number, or in `#*`, also loses that end.
+/// Returns a component of a path, or a boundary, without its number among siblings. A name with a
+/// colon that itself ends in `#` and a number, or in `#*`, also loses that end.
 pub(crate) fn unnumbered(text: &str) -> &str {
     let is_number = |number: &str| {
         number == "*" || (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))

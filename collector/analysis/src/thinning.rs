@@ -8,7 +8,7 @@
 //! unbiased: the requests that stay unchanged were certain to stay, and of the others only the hash
 //! is random.
 //!
-//! The hash must not depend on the random bits of the trace id that samplers compare with their
+//! The hash must be independent of how the random bits of the trace id compare with samplers'
 //! thresholds. Otherwise the requests that such a sampler kept would be kept again with another
 //! probability.
 //!
@@ -127,7 +127,7 @@ fn digits(threshold: u64) -> String {
     }
 }
 
-/// Sets a field in a vendor's member of a `tracestate`. Leaves all others as they are. Adds a
+/// Sets a field in a vendor's member of a `tracestate`. Keeps the other fields and members. Adds a
 /// missing member in front.
 fn with_field(tracestate: &str, vendor: &str, field: &str, value: &str) -> String {
     let fields_of = |member: &str| {

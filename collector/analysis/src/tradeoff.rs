@@ -37,7 +37,7 @@ pub struct LearnSettings {
 /// Reason why a point has no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotLearned {
-    /// No request explored the point.
+    /// No request explored the point with a proactive decision.
     #[error(
         "no request explored it: send copies of requests with explore.POINT in their baggage, at rates from 0 to nearly 1"
     )]
@@ -47,7 +47,7 @@ pub enum NotLearned {
         "{requests} requests explored it, and there are no {needed} of one tradeoff rate at one load: explore for longer"
     )]
     TooFew {
-        /// Number of requests that explored the point.
+        /// Number of proactive decisions of requests that explored the point.
         requests: usize,
         /// Number of requests needed with one tradeoff rate at one load.
         needed: usize,

@@ -117,8 +117,8 @@ pub struct WhatIf<'a, F> {
 }
 
 /// Share (0 to 1) of a segment's length that is due to concurrent visits of other requests to the
-/// operation that the segment belongs to or calls. Includes the factor by which the length of these
-/// visits changes.
+/// operation that the segment belongs to or calls. `factor` is the factor by which the length of
+/// these visits changes.
 #[derive(Clone, Copy, Debug)]
 struct LoadedPart {
     share: f64,
@@ -146,8 +146,8 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
     }
 
     /// Returns the request's new latency. [`analyse`](crate::critical_path::analyse) must have
-    /// computed `path` from the same trace and relations. Every call must pass the labels that the
-    /// trace was cut with.
+    /// computed `path` from `trace` and the relations of the [`WaitModel`]. Every call must pass
+    /// the labels that the trace was cut with.
     pub fn replay(
         &mut self,
         trace: &SegmentedTrace,
