@@ -40,9 +40,9 @@ impl Destination {
         self.current_endpoint().connect().await
     }
 
-    /// Returns the endpoint with the certificates now in the authority's file, so that a new
-    /// authority needs no restart of the service. While the file is unusable, the endpoint has the
-    /// certificates read at the start.
+    /// Returns the endpoint, with the certificates now in the authority's file if there is one, so
+    /// that a new authority needs no restart of the service. While the file is unusable, the
+    /// endpoint has the certificates read at the start.
     fn current_endpoint(&self) -> Endpoint {
         let current = self.with_authority.as_ref();
         let current = current.and_then(|address| address.with_tls(self.endpoint.clone()).ok());

@@ -30,8 +30,8 @@ pub struct CapturedContext {
 struct Unseen {
     /// Number of times that the gate opened before the capture.
     openings: u32,
-    /// Context in which the work runs, decided when recording is first on: that of an unrecorded
-    /// request if the work may be in the middle of one, otherwise none.
+    /// Context in which the work runs: that of an unrecorded request if the work may be in the
+    /// middle of one, otherwise none. Decided when the work first runs while recording is on.
     part: OnceLock<SpanContext>,
 }
 

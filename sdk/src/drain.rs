@@ -1,5 +1,5 @@
 //! Converts the threads' records into batches: ticks into wall time, begins and ends into spans.
-//! Trims records made within the guards to the exact window.
+//! Trims records made within the guard times, outside of the exact window.
 //!
 //! - Records of sampled requests are kept.
 //! - Other records are kept if their time is inside a window. A span that is still open when its
@@ -132,7 +132,7 @@ impl Drain {
     /// when a turn leaves no records, and at the latest after [`TURNS_MAX`] turns. Each turn calls
     /// `windows` first, so that the result includes every window of the turn's records.
     ///
-    /// Returns how full the fullest ring was when the pass began, in 1/256.
+    /// Returns the fill of the fullest ring when the pass began, see [`rings::read_all`].
     pub(crate) fn pass(
         &mut self,
         clock: &dyn ClockSource,
@@ -392,8 +392,8 @@ impl Drain {
     /// Applies the fields and ends that were read too early.
     fn settle_early(&mut self, ship: &mut dyn FnMut(v1::Batch)) {
         for (span_id, fields) in std::mem::take(&mut self.overdue_fields) {
-            // If the span is still unknown, it has ended, or its begin was lost and its end counts
-            // the loss.
+            // If the span is still unknown, it has ended or was evicted, or its begin was lost and
+            // its end counts the loss.
             let _ = self.open.add_fields(span_id, fields);
         }
         for (span_id, fields) in std::mem::take(&mut self.early_fields) {
@@ -462,7 +462,7 @@ impl Drain {
         &self.open
     }
 
-    /// Returns the numbers of stored anchors, open spans and ids in order of begin.
+    /// Returns the numbers of stored anchors, outstanding ends and ids in order of begin.
     #[cfg(test)]
     pub(crate) fn footprint(&self) -> [usize; 3] {
         [

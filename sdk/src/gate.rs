@@ -79,7 +79,7 @@ impl Now {
     }
 }
 
-/// Exact window in ticks; the flag is up one guard time longer at both ends.
+/// Exact window in ticks, without the guard times at both ends.
 static WINDOW_OPEN_TICKS: AtomicU64 = AtomicU64::new(0);
 static WINDOW_CLOSE_TICKS: AtomicU64 = AtomicU64::new(0);
 

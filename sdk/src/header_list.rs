@@ -71,8 +71,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Members<'a, I> {
 impl<'a, I: Iterator<Item = &'a [u8]>> Iterator for Members<'a, I> {
     type Item = &'a [u8];
 
-    // Inlined, while the rare `begin_field` is not. Otherwise the compiler's choice, and one
-    // instruction per byte, depend on unrelated modules.
+    // Inlined, while the rare `begin_field` is not. Otherwise unrelated modules influence the
+    // compiler's choice, which may cost one instruction per byte.
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         let start = loop {

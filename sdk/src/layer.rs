@@ -81,9 +81,9 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 #[derive(Debug)]
 pub struct TracingLayer<S> {
     /// The inner recorder handles creation, for which `tracing_subscriber` consults the filter once
-    /// per callsite, or for each span with `gating_all`. Entering, leaving and closing bypass the
-    /// filter, because it would look the span up in the registry each time. They need no filter:
-    /// spans that it rejects are not in the table.
+    /// per callsite, or for each span if `gating_all` or another layer requires it. Entering,
+    /// leaving and closing bypass the filter, because it would look the span up in the registry
+    /// each time. They need no filter: spans that it rejects are not in the table.
     filtered: Filtered<Recorder, LayerSettings, S>,
 }
 

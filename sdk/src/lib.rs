@@ -61,10 +61,11 @@
 //!
 //! Annotations never wait for the drain or the collector, and panic only if a value's own
 //! formatting does. Each thread writes to its own ring, which grows with the amount of recording,
-//! by default up to 1 MiB. Threads allocate a ring when they first record and when it grows, but
-//! not for each record. If thousands of threads have used up the memory for rings, further threads
-//! share some rings; when these are full, records are dropped. Memory is bounded, see [`Builder`].
-//! Every discarded record is counted by cause, in [`stats`] and in every batch for the collector.
+//! by default up to 1 MiB. A thread may allocate a ring when it first records and when its ring
+//! grows, but not for each record. If thousands of threads have used up the memory for rings,
+//! further threads share some rings; when these are full, records are dropped. Memory is bounded,
+//! see [`Builder`]. Every discarded record is counted by cause, in [`stats`] and in every batch for
+//! the collector.
 //!
 //! # Environment
 //!
@@ -74,7 +75,7 @@
 //! | `STROBOSCOPE_SAMPLE` | requests to record outside of windows: `follow`, `burst`, or a ratio | [`Builder::sample`] |
 //! | `STROBOSCOPE_CALLERS` | `public` or `trusted` (the default) | [`Builder::public_callers`] |
 //! | `STROBOSCOPE_FORCE` | `accept` lets callers have their requests recorded; `refuse` (the default) does not | [`Builder::accept_force`] |
-//! | `STROBOSCOPE_PROPAGATE` | `always` adds a `traceparent` to every call; `recorded` (the default) does not for most unrecorded requests | [`Builder::propagate_always`] |
+//! | `STROBOSCOPE_PROPAGATE` | `always` adds a `traceparent` to every call; `recorded` (the default) does not for most unrecorded requests that arrived without one | [`Builder::propagate_always`] |
 //! | `STROBOSCOPE_PROVENANCE` | recorded requests whose bytes are tracked (feature `provenance`): `on` (the default), `off`, or a share such as `0.01` | `Builder::provenance` |
 //! | `STROBOSCOPE_COLLECTOR` | collector's address: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |
 //! | `STROBOSCOPE_TOKEN` | bearer token for the collector | [`Builder::token`] |
@@ -205,8 +206,8 @@ pub fn builder() -> Builder {
     Builder::new()
 }
 
-/// Starts recording for the service of this name, configured by the `STROBOSCOPE_…` environment
-/// variables.
+/// Starts recording, configured by the `STROBOSCOPE_…` environment variables. `STROBOSCOPE_SERVICE`
+/// replaces the service's name.
 ///
 /// # Errors
 /// Returns an error if a variable holds an invalid value, or if [`Builder::init`] fails. For an

@@ -37,13 +37,13 @@ use crate::sys;
 /// Condition under which the SDK writes markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Markers {
-    /// Write markers while a kernel recorder on this machine listens. The gate's thread checks this
-    /// when it wakes, at most ten times per second.
+    /// Writes markers while a kernel recorder on this machine listens. The gate's thread checks
+    /// this when it wakes, at most ten times per second.
     #[default]
     WhileListened,
-    /// Always write markers, for recorders that do not announce themselves, such as `perf`.
+    /// Always writes markers, for recorders that do not announce themselves, such as `perf`.
     Always,
-    /// Never write markers.
+    /// Never writes markers.
     Never,
 }
 
@@ -51,7 +51,8 @@ pub enum Markers {
 static MODE: AtomicU8 = AtomicU8::new(0);
 /// Time of the last check for a recorder, in monotonic ns.
 static LOOKED_NS: AtomicI64 = AtomicI64::new(i64::MIN);
-/// Minimum interval between checks for a recorder, in ns. Each check takes three system calls.
+/// Minimum interval between checks for a recorder, in ns. Each check takes up to three system
+/// calls.
 const LOOK_EVERY_NS: i64 = 100_000_000;
 
 thread_local! {

@@ -189,7 +189,7 @@ fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
     };
     let gone = all.remove(at);
     match all.get_mut(at) {
-        // The span entered after it stays current and inherits the context to restore.
+        // The innermost span stays current, and the next one inherits the context to restore.
         Some(next) => next.previous = gone.previous,
         None => context::set(Span::context_in(gone.previous)),
     }

@@ -207,7 +207,7 @@ fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
     }
 }
 
-/// True if a test has filled the table; callsites that other tests register then lie in the
+/// True once a test fills the table; callsites that other tests register may then lie in the
 /// fallback map.
 #[cfg(test)]
 pub(crate) static IS_CROWDED: std::sync::atomic::AtomicBool =

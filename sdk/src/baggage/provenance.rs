@@ -112,7 +112,8 @@ impl Provenance {
         }
     }
 
-    /// Reads the provenance from the headers of the item's message; empty if there is none.
+    /// Reads the provenance from the headers of the item's message; empty if there is none, or if
+    /// its header is not UTF-8.
     #[must_use]
     pub fn of(headers: &http::HeaderMap) -> Self {
         let value = headers.get(PROVENANCE).map(http::HeaderValue::as_bytes);

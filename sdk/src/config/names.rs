@@ -20,11 +20,11 @@ pub const ENV_CALLERS: &str = "STROBOSCOPE_CALLERS";
 /// [`Builder::accept_force`](crate::Builder::accept_force).
 pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
 /// `STROBOSCOPE_PROPAGATE`: adds a `traceparent` of the SDK to all calls (`always`), or leaves it
-/// out of most calls of unrecorded requests (`recorded`), see
+/// out of most calls of unrecorded requests that arrived without one (`recorded`), see
 /// [`Builder::propagate_always`](crate::Builder::propagate_always).
 pub const ENV_PROPAGATE: &str = "STROBOSCOPE_PROPAGATE";
-/// `STROBOSCOPE_PROVENANCE`: recorded requests whose bytes are tracked: `on`, `off`, or a share. Used
-/// with the feature `provenance`.
+/// `STROBOSCOPE_PROVENANCE`: recorded requests whose bytes are tracked: `on`, `off`, or a share.
+/// Used with the feature `provenance`.
 pub const ENV_PROVENANCE: &str = "STROBOSCOPE_PROVENANCE";
 /// `STROBOSCOPE_TRACING`: filter for spans and events of `tracing`, like `RUST_LOG`.
 pub const ENV_TRACING: &str = "STROBOSCOPE_TRACING";

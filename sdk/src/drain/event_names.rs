@@ -23,10 +23,10 @@ pub(super) struct EventNames {
 }
 
 impl EventNames {
-    /// Returns the event's message if its callsite is named by message, otherwise the callsite's
-    /// name. Also returns the callsite's name beyond the first [`CALLSITES_MAX`] such callsites,
-    /// and once a callsite has had an unsuitable message (empty, long or with digits) or more than
-    /// [`MESSAGES_MAX`] distinct ones.
+    /// Returns the event's message if it has one and its callsite is named by message, otherwise
+    /// the callsite's name. Also returns the callsite's name beyond the first [`CALLSITES_MAX`]
+    /// such callsites, and once a callsite has had an unsuitable message (empty, long or with
+    /// digits) or more than [`MESSAGES_MAX`] distinct ones.
     pub(super) fn name<'a>(
         &mut self,
         callsite: &'static Callsite,

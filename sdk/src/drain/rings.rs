@@ -69,9 +69,8 @@ pub(crate) fn lock() -> MutexGuard<'static, DrainedRings> {
 /// Discards the rings' contents when recording starts.
 ///
 /// In the thread that survived a fork, this also forgets the rings of threads that exist only in
-/// the parent. Their memory stays shared with the parent, untouched, and no longer counts against
-/// the limit. Any other thread keeps all rings, because it cannot tell which ring belongs to which
-/// thread.
+/// the parent. Their memory is not freed, and no longer counts against the limit. Any other thread
+/// keeps all rings, because it cannot tell which ring belongs to which thread.
 pub(crate) fn start_anew() {
     let mut known = lock();
     let known = &mut *known;
@@ -96,7 +95,7 @@ pub(crate) fn start_anew() {
 }
 
 /// Appends the words of all available records to `raw`, the words of each ring after a CONTEXT
-/// record. Returns how full the fullest ring was, in 1/256.
+/// record. Returns how full the fullest ring was, in 1/256 of `RINGS.bytes_to_fill`.
 pub(crate) fn read_all(raw: &mut Vec<u64>) -> usize {
     let mut known = lock();
     known.take_made();
