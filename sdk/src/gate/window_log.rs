@@ -26,7 +26,7 @@ impl Window {
 /// Maximum number of closed windows kept for records that the drain has yet to process, and of
 /// unreported windows.
 const KEPT: usize = 256;
-/// Minimum length, in ns, of the pieces in which an open window is reported.
+/// Minimum length, in ns, of the pieces in which an open window is reported, except the last.
 const PIECE_NS: i64 = 1_000_000_000;
 
 /// Recent windows of this process.
