@@ -47,7 +47,7 @@ impl Waiters {
     }
 
     fn begin(&self) -> Waiter<'_> {
-        // Writes the marker before the count, so that every counted waiter has a marker.
+        // Writes the marker first, so that no waiter is counted before its marker.
         self.say(Kind::LockWait);
         self.0.fetch_add(1, Relaxed);
         Waiter(self)

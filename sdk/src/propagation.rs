@@ -1,9 +1,8 @@
 //! Propagates the context as W3C headers: `traceparent`, `tracestate`, `baggage`. The provenance of
 //! an item has a header of its own, see [`Provenance`](crate::baggage::Provenance).
 //!
-//! Source: W3C Trace Context (level 1, with level 2's forward compatibility rules) and W3C Baggage.
-//! Other vendors' valid data in `tracestate` and `baggage` is forwarded unchanged, within limits of
-//! size.
+//! Source: W3C Trace Context (level 2) and W3C Baggage. Other vendors' valid data in `tracestate`
+//! and `baggage` is forwarded unchanged, within limits of size and number.
 
 #[cfg(feature = "opentelemetry")]
 pub(crate) mod otel;
@@ -141,9 +140,9 @@ const HEX: [[u8; 2]; 256] = {
 
 /// Parses the headers of a request.
 ///
-/// `traceparent` must occur exactly once; several `tracestate` or `baggage` headers form one list.
-/// From [public callers](crate::Builder::public_callers), it takes no ids, and only baggage of
-/// other vendors.
+/// A `traceparent` counts only if it is the only one; several `tracestate` or `baggage` headers
+/// form one list. From [public callers](crate::Builder::public_callers), it takes no ids, and only
+/// baggage of other vendors.
 #[must_use]
 pub fn extract(headers: &http::HeaderMap) -> IncomingContext {
     let is_public = sampling::are_callers_public();
@@ -232,17 +231,17 @@ fn is_tracestate_value(value: &str) -> bool {
 }
 
 /// Writes the current context and baggage into the headers of an outgoing request. `traceparent`
-/// and, if the context has one, `tracestate` replace existing headers; the `tracestate` of another
-/// trace is removed. `baggage` is added to the existing header.
+/// and, if the context has one, `tracestate` replace existing headers; an existing `tracestate`
+/// that does not belong to the context's trace is removed. `baggage` is merged into the existing
+/// header.
 ///
 /// If a request arrived without a `traceparent` and nothing of it is recorded, it needs no ids. Its
-/// calls then carry no `traceparent` either, unless a window may open before the response.
-/// [`propagate_always`](crate::Builder::propagate_always) adds ids to such calls, and to calls
-/// outside of requests.
+/// calls then carry no `traceparent` either, unless a window may open before the response, or this
+/// process samples by a ratio. [`propagate_always`](crate::Builder::propagate_always) adds ids to
+/// such calls, and to calls outside of requests.
 ///
 /// The value of `traceparent` is marked as [sensitive](http::HeaderValue::set_sensitive), so that
-/// HTTP/2 does not store it: calls rarely have the same value. As a result, `{:?}` does not show it
-/// here.
+/// HTTP/2 does not store it: calls rarely have the same value. The headers' `Debug` form hides it.
 pub fn inject(headers: &mut http::HeaderMap) {
     let mut context = context::current();
     if context.is_unseen() && !foresight::opens_soon() {
@@ -254,8 +253,8 @@ pub fn inject(headers: &mut http::HeaderMap) {
 }
 
 /// Returns the `tracestate` of calls in this context: the received one or, in a request that this
-/// process sampled by its ratio, one that states the ratio. Such a request began here, so it
-/// received none.
+/// process sampled by its ratio, one that states the ratio. Such a request began here, so no
+/// received one belongs to its trace.
 pub(crate) fn tracestate_of(
     context: SpanContext,
     carried: Option<&RequestContext>,

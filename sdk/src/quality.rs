@@ -8,9 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Returns the mean displacement of the reduced response's first `top` items, or 0 if `top` is 0 or
 /// the full response is empty. An item's displacement is the number of places by which it stands
-/// further down in the full response than in the reduced one, at least 0. Items that the full
-/// response lacks, and items missing from the reduced one, count as standing after the end of the
-/// full response. If `top` exceeds the length of the full response, that length is used.
+/// further down in the full response than in the reduced one, at least 0. An item that the full
+/// response lacks counts as standing after its end, and so does each place after the end of the
+/// reduced response. If `top` exceeds the length of the full response, that length is used.
 ///
 /// With `top` 1, the result is Chow's quality drop: the place, from 0, of the reduced response's
 /// first item in the full response.

@@ -10,7 +10,7 @@
 //! EVENT    tick, callsite, trace id high, low, span id, fields…
 //! AGAIN    tick, callsite, fields…                            (an EVENT in the innermost span)
 //! FIELDS   tick, callsite, 0, 0, span id, fields…             (fields added to an open span)
-//! FIELDS   tick, callsite, name, its bytes, span id, field    (one field, which the callsite does not name)
+//! FIELDS   tick, callsite, name, its length, span id, field   (one field, which the callsite does not name)
 //! CLOSE    tick, callsite, 0, 0, span id, fields…             (an END with fields)
 //! CONTEXT  trace id high, low, span ids                       (never in a ring; precedes a copy of a ring's records)
 //! field    if word 0 has its kind + 1: the value, in one word; its place is the name's index

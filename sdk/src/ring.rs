@@ -1,5 +1,5 @@
-//! One ring per thread: a single producer writes records of 64-bit words, and a single consumer
-//! (the drain) reads them.
+//! Ring, usually of one thread: a single producer writes records of 64-bit words, and a single
+//! consumer (the drain) reads them.
 //!
 //! ```text
 //!  words[0 .. capacity]                       words[capacity .. capacity + RECORD_WORDS_MAX]
@@ -10,8 +10,8 @@
 //! `head` and `tail` count words without wrapping to the ring's size. The producer publishes a
 //! whole record by storing `head` (release); the consumer frees it by storing `tail` (release).
 //! Neither waits: a full ring rejects the record, and the caller counts it. Positions advance by a
-//! record's length even if the record ran into the slack. The same number of words at the front
-//! then stays unused in that round. This avoids special cases in the position arithmetic.
+//! record's length even if the record ran into the slack. As many words at the front as it takes in
+//! the slack then stay unused in that round. This avoids special cases in the position arithmetic.
 
 #![allow(unsafe_code)]
 
@@ -73,8 +73,8 @@ pub(crate) struct Ring {
 // The tests below check interleavings with `loom`.
 unsafe impl Sync for Ring {}
 
-/// Writing end of a ring, laid out for the fast path: a write follows a single pointer, to the
-/// record's location.
+/// Writing end of a ring, laid out for the fast path: a write reaches the record's location and the
+/// ring's `head` without following the pointer to the ring.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Producer {
@@ -96,7 +96,7 @@ pub(crate) enum Room {
     Enough,
     /// A record fits, but more than half of the ring is full.
     Half,
-    /// No record fits.
+    /// A record of maximum length does not fit.
     None,
 }
 
@@ -118,15 +118,15 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Creates a ring of at least `bytes` bytes (rounded up to a power of two, at least four
-    /// maximum records). Its pages are touched, so that the producer's first accesses cause no page
+    /// Creates a ring of `bytes` bytes: whole words, rounded up to a power of two, at least four
+    /// maximum records. Its pages are touched, so that the producer's first accesses cause no page
     /// faults.
     pub(crate) fn with_bytes(bytes: usize) -> (Producer, Consumer) {
         Self::of(Words::present, bytes)
     }
 
-    /// Creates a ring like [`with_bytes`](Self::with_bytes), but faster: its pages are allocated
-    /// when they are written to.
+    /// Creates a ring like [`with_bytes`](Self::with_bytes), but faster: most pages are allocated
+    /// only when they are written to.
     #[cfg(not(all(test, stroboscope_loom)))]
     pub(crate) fn with_promised_bytes(bytes: usize) -> (Producer, Consumer) {
         Self::of(Words::promised, bytes)
@@ -206,8 +206,8 @@ impl Producer {
         self.head
     }
 
-    /// Returns the available space. It reads the consumer's cache line, so call it only if
-    /// [`has_room`](Self::has_room) is false, when the ring may be half full or full.
+    /// Returns the available space. It reads the consumer's cache line, so the fast path calls it
+    /// only if [`has_room`](Self::has_room) is false, when the ring may be half full or full.
     #[cold]
     pub(crate) fn look(&mut self) -> Room {
         let Some(ring) = &self.ring else {

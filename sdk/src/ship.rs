@@ -29,16 +29,16 @@ use buffer::Buffer;
 use link::{Link, Progress};
 use notes::{IDLE_WINDOWS_MAX, Notes};
 
-/// Maximum interval between readings of the rings while little is recorded; a half-full ring is
-/// read earlier. Each wakeup costs the service 10 to 40 µs, and records lose nothing by waiting in
-/// a ring.
+/// Maximum interval between readings of the rings while little is recorded; a ring that is half
+/// full is read earlier, unless its thread got a larger one. Each wakeup costs the service time,
+/// and records lose nothing by waiting in a ring.
 const QUIET_PASS: Duration = Duration::from_millis(100);
 /// Interval between readings while more is recorded.
 const BUSY_PASS: Duration = Duration::from_millis(5);
 /// Interval between readings while a ring fills fast.
 const FAST_PASS: Duration = Duration::from_millis(1);
-/// Interval between checks for SIGTERM if the SDK handles it. A signal handler can set a flag, but
-/// not wake a thread.
+/// Maximum interval between checks for SIGTERM if the SDK handles it. The signal handler sets a
+/// flag, but does not wake this thread.
 const SIGTERM_LOOK: Duration = Duration::from_millis(20);
 /// Fill of the fullest ring, in 1/256, up to which little is being recorded.
 const LITTLE: usize = 16;
@@ -46,9 +46,8 @@ const LITTLE: usize = 16;
 const FAST: usize = 64;
 /// Age in ns at which a batch with news is closed and shipped, even if it is not full.
 const BATCH_AGE_NS: i64 = 200_000_000;
-/// Age in ns at which a batch without news is closed and shipped, with the windows that wait.
-/// Every batch causes a sync of the collector's disk. When batches without records were shipped
-/// five times per second, they caused most of these syncs.
+/// Age in ns at which a batch without news is closed and shipped, with the windows that wait. The
+/// collector makes each batch durable, so batches without news would cost it syncs of its disk.
 const IDLE_BATCH_AGE_NS: i64 = 60_000_000_000;
 /// Maximum time that an ending process waits for the collector to end the stream.
 const GOODBYE: Duration = Duration::from_millis(200);

@@ -35,7 +35,7 @@ impl SpanContext {
     /// Flag: this process sampled the request by its ratio.
     const BY_RATIO: u64 = 16;
 
-    /// Creates a context from its parts. It is valid if both ids are not 0.
+    /// Creates a context from its parts. It is valid if neither id is 0.
     #[inline]
     #[must_use]
     pub const fn new(trace_id: u128, span_id: u64, sampled: bool) -> Self {

@@ -1,5 +1,4 @@
-//! Subscriber for `tracing` that records existing annotations at little more than the cost of the
-//! SDK's own.
+//! Subscriber for `tracing` that records existing annotations at a lower cost than the layer.
 
 use tracing_core::metadata::LevelFilter;
 use tracing_core::span::{Attributes, Current, Id, Record};
@@ -30,10 +29,10 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// `STROBOSCOPE_TRACING`, [`Builder::tracing`](crate::Builder::tracing) and
 /// [`recording`](Self::recording) change this. Callsites that the filter rejects are disabled.
 ///
-/// While the gate is closed, spans and events are disabled at their callsite, which costs only
-/// `tracing`'s check. While it is open, a span costs two to three times as much as its two counter
-/// reads, because `tracing` calls a subscriber four times per span. Each call but the first looks
-/// the span up by its id. See [`TracingLayer`](crate::TracingLayer) for a comparison of all stacks.
+/// While nothing can be recorded, spans and events are disabled, and cost only `tracing`'s check,
+/// which asks the subscriber. While the gate is open, a span costs two to three times as much as
+/// its two counter reads, because `tracing` calls a subscriber five times per span and knows the
+/// span only by its id. See [`TracingLayer`](crate::TracingLayer) for a comparison of all stacks.
 ///
 /// Spans created by `tracing` and by [`span!`](crate::span!) nest in one tree, because both use the
 /// same current context. `follows_from` is not recorded. At most 262,144 spans are recorded as open
@@ -54,7 +53,8 @@ pub const fn subscriber() -> TracingSubscriber {
 
 impl TracingSubscriber {
     /// Sets a filter for this subscriber, a [`TracingFilter`] or a level, in place of the
-    /// process-wide one. Spans and events that it rejects cost as little as without a subscriber.
+    /// process-wide one. Spans and events that it rejects cost hardly more than without a
+    /// subscriber.
     #[must_use]
     pub fn recording(self, filter: impl Into<TracingFilter>) -> Self {
         Self {

@@ -63,8 +63,8 @@ pub(crate) struct Writer {
 #[repr(C, align(64))]
 struct Local {
     /// [`NOT_READY`], [`BUSY`], or a copy of [`Local::word`]. In the last case the fast path is
-    /// open. No record is then being written, and no marker is needed. The current context is valid
-    /// and not cut, and the ring's last records belong to its request.
+    /// open. No record is then being written, and no marker was needed at the last [`Local::look`].
+    /// The current context is valid and not cut, and the ring's last records belong to its request.
     ready: Cell<u64>,
     /// Current context: upper and lower half of the trace id, span id, flags. The words are loaded
     /// one by one, as they were stored. When copying structures, the compiler loads pairs, and a
@@ -238,8 +238,7 @@ pub(crate) fn claim_ready() -> Option<Claim> {
 ///
 /// # Safety
 /// `word` must be the word of a span, see [`SpanWord`](crate::span_word::SpanWord), and therefore
-/// neither [`NOT_READY`] nor [`BUSY`]. Comparing `ready` with these two values as well would double
-/// the cost.
+/// neither [`NOT_READY`] nor [`BUSY`]. This saves comparing `ready` with these two values.
 #[inline(always)]
 pub(crate) unsafe fn claim_for(word: u64) -> Option<Claim> {
     debug_assert_eq!(word & NOT_READY, 0);

@@ -18,9 +18,8 @@ use tracing_subscriber::filter::Targets;
 
 use crate::adapter::conventions;
 
-/// Crates that transport requests instead of working on them. Their spans and events for every
-/// frame, poll and handshake cause hundreds of records for each record of the service, most of them
-/// outside of any request.
+/// Crates that transport requests instead of working on them, and a target of tokio. Their spans
+/// and events for frames, polls and handshakes would far outnumber the service's own.
 const TRANSPORTS: [&str; 22] = [
     "async_io",
     "h2",
@@ -36,7 +35,7 @@ const TRANSPORTS: [&str; 22] = [
     "quinn_proto",
     "quinn_udp",
     "reqwest",
-    "runtime::resource", // tokio's own, as tokio-console reads them
+    "runtime::resource", // target of tokio's spans for tokio-console
     "rustls",
     "tokio",
     "tokio_rustls",
@@ -402,8 +401,9 @@ fn default_records(metadata: &Metadata<'_>) -> bool {
 /// a callsite or the maximum level.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Puts a filter in force. Callsites use the previous filter until [`ask_anew`] is called. Prints a
-/// message, without effect, if there are already 16 other filters.
+/// Puts a filter in force. Callsites and levels that the previous filter rejected stay disabled
+/// until [`ask_anew`] is called. Prints a message, without effect, if there are already 16 other
+/// filters.
 pub(crate) fn set(filter: &TracingFilter) {
     match GIVEN
         .iter()

@@ -3,9 +3,8 @@
 //! A request's handler runs in [`run`] or [`scope`]. It gets bytes from [`source`] or [`receive`],
 //! computes with [`TrackedBuf`] and [`Tracked`], and gives the result to [`send`]. The metadata
 //! that [`send`] returns travels with the bytes to the next service, whose [`receive`] continues
-//! them.
-//! The request's merge log ships to the collector, where `stroboscope provenance` answers questions
-//! across services.
+//! them. The request's merge log ships to the collector, where `stroboscope provenance` answers
+//! questions across services.
 //!
 //! ```
 //! use stroboscope::baggage::Provenance;
@@ -192,8 +191,8 @@ struct RequestLog {
 }
 
 /// Returns [`RANDOM_BITS`] bits that all processes derive alike from a request's id. They hardly
-/// depend on the bits that decide about sampling by ratio, so sampled requests are tracked in the
-/// same share as others (multiplicative hashing; Knuth, The Art of Computer Programming, §6.4).
+/// correlate with the decision about sampling by ratio, so sampled requests are tracked in about
+/// the same share as others (multiplicative hashing; Knuth, The Art of Computer Programming, §6.4).
 fn mixed(trace_id: u128) -> u64 {
     (trace_id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RANDOM_BITS)
 }

@@ -1,4 +1,4 @@
-//! Detects unknown `STROBOSCOPE_…` environment variables.
+//! Detects unknown `STROBOSCOPE_…` environment variables, and misspelled levels in their values.
 
 use std::ffi::OsString;
 
@@ -39,8 +39,8 @@ fn is_service_link(name: &str) -> bool {
 fn sentence(name: &str, known: &[&str]) -> String {
     let nearest = known.iter().min_by_key(|known| distance(name, known));
     match nearest {
-        // Names differ only in their last words, so a small distance suggests a typo, and a large
-        // one does not.
+        // Names differ only after the prefix, so a distance that is small against the rest suggests
+        // a typo, and a larger one does not.
         Some(nearest)
             if distance(name, nearest) <= 1 + nearest.len().saturating_sub(PREFIX.len()) / 3 =>
         {
@@ -58,9 +58,9 @@ fn sentence(name: &str, known: &[&str]) -> String {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Finds a word without a level that looks like a misspelled level: one letter is wrong, missing or
-/// added, or two are swapped. The filter would treat it as a target, which hardly exists, so it
-/// would match nothing. Returns a message for the first such word, or `None`. This is not an error,
-/// because such a target may exist.
+/// added, or two are swapped. The filter would treat it as a target, which hardly ever exists, so
+/// it would match nothing. Returns a message for the first such word, or `None`. This is not an
+/// error, because such a target may exist.
 #[cfg(feature = "tracing")]
 pub(crate) fn misspelt_level(variable: &str, directives: &str) -> Option<String> {
     let sorted = |word: &str| {
@@ -163,7 +163,7 @@ mod tests {
         check(&["STROBOSCOPE_"], &[("STROBOSCOPE_", &KNOWN.join(", "))]);
     }
 
-    /// Checks that every variable is listed; a new variable must be added here, too.
+    /// Checks that `KNOWN` lists every variable.
     #[test]
     fn every_constant_is_known() {
         let constants = [

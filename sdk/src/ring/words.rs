@@ -16,8 +16,8 @@ impl Words {
         )
     }
 
-    /// Allocates `length` words without writing them. The kernel provides each page when it is
-    /// first written.
+    /// Allocates `length` zeroed words. If they are many, the allocator does not write them, and
+    /// the kernel provides each page when it is first written.
     pub(super) fn promised(length: usize) -> Self {
         let words = Box::into_raw(vec![0u64; length].into_boxed_slice());
         // SAFETY: `UnsafeCell<u64>` has the memory layout of `u64`, and the box is not shared.

@@ -102,8 +102,8 @@ impl<F: Future> Future for InSpan<F> {
 }
 
 /// Runs a future like [`FutureExt::in_span`], with a span without fields that begins at the first
-/// poll; used by `#[trace]`. If the gate is closed at that poll, the future stores only that the
-/// poll has happened.
+/// poll; used by `#[trace]`. If nothing can be recorded at that poll, the future stores only that
+/// the poll has happened.
 #[doc(hidden)]
 pub fn in_span_from_first_poll<F: Future, B: Fn() -> Span>(
     future: F,

@@ -67,7 +67,7 @@ fn record_in(span_id: u64, field: &'static str, value: impl Value) {
     add_field(span_id, field, &value);
 }
 
-/// Returns the current span, if it is recorded.
+/// Returns the current span, if it may be recorded.
 pub(super) fn current_recorded() -> Option<SpanContext> {
     if gate::is_idle() {
         return None;
@@ -78,7 +78,7 @@ pub(super) fn current_recorded() -> Option<SpanContext> {
     (is_span && (current.is_sampled() || Now::read().is_open())).then_some(current)
 }
 
-/// Adds a field to an open span that is recorded.
+/// Adds a field to an open span. If the span is not recorded, the drain discards the field.
 fn add_field(span_id: u64, field: &'static str, value: &impl Value) {
     static NAMELESS: Callsite = Callsite::new("", &[], file!(), line!());
     let head = head(span_id, &NAMELESS, 0).naming(field);

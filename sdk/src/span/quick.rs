@@ -1,6 +1,6 @@
 //! Fast path for beginning, entering, leaving and ending a span, and for events. It applies if the
-//! ring has space, the context is that of the last record, and no recorder listens for markers.
-//! [`end`] needs only space in the ring. A panicking thread ends no span on the fast path.
+//! ring has space, the context is that of the last record, and no markers are written. [`end`]
+//! needs only space in the ring. A panicking thread ends no span on the fast path.
 //!
 //! These functions call no other function except in tail position, when the case turns out to be
 //! unusual. Therefore they save no registers, which would be a good part of all their work. They
@@ -168,7 +168,7 @@ pub(super) fn leave<ThreadRef>(
 }
 
 /// Fast path of leaving and ending a span that was entered from another span of its request.
-/// Returns `None`, having done nothing, in all other cases.
+/// Returns `None`, having done nothing, if it does not apply.
 #[inline(always)]
 pub(super) fn leave_to(outer_id: u64, span_id: u64, word: u64) -> Option<()> {
     end_innermost(span_id, word, || thread::set_context_span_id(outer_id))

@@ -54,7 +54,8 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns contexts from outside; the valid ones share their span id, as a caller may choose it.
+/// Returns one of six contexts from outside. The valid ones share their span id, because a caller
+/// may choose it.
 fn from_elsewhere(which: usize) -> SpanContext {
     let context = SpanContext::new((77 + (which as u128 / 2)) << 70, 7, which.is_multiple_of(2));
     match which {

@@ -22,8 +22,8 @@ pub(crate) fn monotonic_ns() -> i64 {
     super::unix::read_clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// Reads the state of the kernel's clock without changing it. Returns `None` if the process is not
-/// permitted to read it.
+/// Reads the state of the kernel's clock without changing it. Returns `None` if the call fails, for
+/// example because a sandbox forbids it.
 pub(crate) fn kernel_clock() -> Option<v1::KernelClock> {
     // SAFETY: a structure of integers, for which all zeros are a valid value.
     let mut said: libc::timex = unsafe { std::mem::zeroed() };

@@ -10,8 +10,8 @@ pub(crate) fn process_cpu_ns() -> Option<i64> {
     None
 }
 
-/// Returns the machine's name, which Windows puts into every process's environment; `None` if it is
-/// missing.
+/// Returns the machine's name, which Windows puts into a process's environment; `None` if it is
+/// missing or empty.
 pub(crate) fn host_name() -> Option<String> {
     std::env::var("COMPUTERNAME")
         .ok()

@@ -18,7 +18,7 @@ pub(super) fn tell_filling() {
     }
 }
 
-/// Returns the notification that some thread's ring is half full. Supports one waiter.
+/// Returns the notification that a ring is half full. Supports one waiter.
 pub(crate) fn filling() -> &'static Notify {
     let made = FILLING.load(Acquire);
     // SAFETY: as above.

@@ -55,7 +55,7 @@ enum Purpose {
 }
 
 impl Rings {
-    /// Sets the sizes of rings created from now on.
+    /// Sets the largest size of rings created from now on, and the limit of all rings' memory.
     pub(crate) fn configure(&self, ring_bytes: usize, bytes_max: usize) {
         self.ring_bytes.store(ring_bytes, Relaxed);
         self.bytes_max.store(bytes_max, Relaxed);

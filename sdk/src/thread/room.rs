@@ -1,4 +1,4 @@
-//! Finds space for a record: in a thread's ring, in a larger one, or in a shared one.
+//! Finds space for a record: in a thread's ring, in another one for the thread, or in a shared one.
 //!
 //! A ring starts small, because most threads record little and there may be thousands. A thread
 //! that fills half of its ring before it is read continues in one of the next size. The drain reads

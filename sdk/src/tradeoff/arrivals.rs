@@ -1,12 +1,12 @@
 //! Arrival rate of requests at a point.
 
-/// Number of counted time slices: about a second.
+/// Number of counted time slices: about a second while requests arrive in each.
 const SLICES: usize = 10;
 /// Numbers of recent slices that can show a spike, each with the number of standard deviations of a
 /// Poisson count by which they must stand out.
 const RECENT: [(usize, f64); 2] = [(5, 1.0), (2, 2.0)];
 
-/// Arrivals by slices of about 100 ms.
+/// Arrivals by slices of 100 ms, or longer while no requests arrive.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     /// Ring buffer of (end in ns, arrivals until then).
@@ -26,10 +26,10 @@ impl Arrivals {
     }
 
     /// Ends a slice at `at_ns`, until which `arrivals` requests have arrived in total. Returns the
-    /// requests per second over the last second. Each [`RECENT`] interval gives another rate, minus
-    /// its number of standard deviations. If one of these is higher, it is returned instead. A
-    /// spike thus shows within half a second, a large one sooner, and noise rarely does. After
-    /// three seconds without a call, earlier arrivals are forgotten.
+    /// requests per second over the last [`SLICES`] slices; 0 for the first slice. Each [`RECENT`]
+    /// interval gives another rate, minus its number of standard deviations. If one of these is
+    /// higher, it is returned instead. A spike thus shows within half a second, a large one sooner,
+    /// and noise rarely does. After three seconds without a call, earlier arrivals are forgotten.
     pub(super) fn end_slice(&mut self, at_ns: i64, arrivals: u64) -> f64 {
         // After a long pause, earlier arrivals no longer count as load.
         const FORGOTTEN_NS: i64 = 3_000_000_000;

@@ -5,8 +5,8 @@ use super::{in_force, record};
 use crate::baggage::{Tradeoff, note};
 use crate::generation;
 
-/// Decision for one request at one point. Until it is dropped, the request counts as under way at
-/// the point, so keep it until the point's work is done.
+/// Decision for one request at one point. If the point measures its load, the request counts as
+/// under way until this is dropped, so keep it until the point's work is done.
 #[derive(Debug)]
 #[must_use = "the request counts as under way at the point until this is dropped"]
 pub struct Choice {

@@ -5,7 +5,7 @@ use crate::baggage::{self, EXPLORE, Value};
 
 /// Baggage key for the choice of the items to leave out: `random` (the default) or `model`. With
 /// `model`, the items with the least loss by the policy in force are left out; without a policy for
-/// the point, random ones.
+/// the point and its schema, random ones.
 pub const EXPLORE_BY: &str = "explore.by";
 
 /// Tradeoff rate that the current request must try at a point.

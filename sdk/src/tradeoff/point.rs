@@ -18,7 +18,7 @@ use crate::baggage::{self, Tradeoff, TradeoffKind, note};
 use crate::clock::ticks;
 use crate::{gate, generation, sys};
 
-/// Interval between measurements of the load, in ns.
+/// Minimum interval between measurements of the load, in ns, unless the policy changes.
 const SLICE_NS: i64 = 100_000_000;
 
 /// Tradeoff point, declared once in a `static`, which decides for each request.
@@ -362,8 +362,8 @@ impl Point {
         decision
     }
 
-    /// Adds the decision to the baggage unless it is full, and records it unless it is full and not
-    /// an exploration.
+    /// Adds the decision to the baggage if it gives up anything. Records it then, and also if the
+    /// request explores.
     fn made(
         &self,
         decision: &Choice,
