@@ -32,8 +32,8 @@ pub(crate) fn callsite(method: &str, route: Option<&str>, path: &str) -> &'stati
 }
 
 /// Returns the callsite of requests for a path where nothing was found. It is the callsite from
-/// [`callsite`] if that already exists. Otherwise it is named `GET (not found)` or alike, so that a
-/// scanner does not use up the names that a process may have.
+/// [`callsite`] if that already exists. Otherwise its name is the method and `(not found)`, so that
+/// a scanner does not use up the names that a process may have.
 #[cfg(feature = "tracing")]
 pub(crate) fn callsite_of_missing(method: &str, path: &str) -> &'static Callsite {
     callsite::known(Name::of(method, None, path).text())

@@ -47,7 +47,7 @@ const FAST: usize = 64;
 /// Age in ns at which a batch with news is closed and shipped, even if it is not full.
 const BATCH_AGE_NS: i64 = 200_000_000;
 /// Age in ns at which a batch without news is closed and shipped, with the windows that wait. The
-/// collector makes each batch durable, so batches without news would cost it syncs of its disk.
+/// collector makes each batch durable, so shipping these often would cost it syncs of its disk.
 const IDLE_BATCH_AGE_NS: i64 = 60_000_000_000;
 /// Maximum time that an ending process waits for the collector to end the stream.
 const GOODBYE: Duration = Duration::from_millis(200);
@@ -285,8 +285,8 @@ impl ShipTask {
     /// reached [`IDLE_BATCH_AGE_NS`]. Records, clock steps, losses and another burst-config are
     /// news. Windows are not. The first batch on a new connection is news, too: it announces this
     /// process to the collector. So a process that records nothing sends a batch when it connects,
-    /// when its config changes, and once a minute. While the buffer is full, only records and clock
-    /// steps are news, because a batch that is discarded reports nothing.
+    /// when its config changes, and once a minute, or sooner if windows are frequent. While the
+    /// buffer is full, only records and clock steps are news: a discarded batch reports nothing.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
         let (has_records, windows) = (self.drain.has_something(), self.notes.windows());
         if why != Pass::Regular {

@@ -335,7 +335,8 @@ fn end(span_id: u64, word: SpanWord) {
     }
 }
 
-/// Holds the gate until the span of this word ends; returns the word with the hold.
+/// Holds the gate until the span of this word ends; returns the word with the hold. Does nothing if
+/// no drain reads the records.
 #[cold]
 fn hold(word: SpanWord) -> SpanWord {
     let hold = Hold::new();

@@ -1,5 +1,5 @@
-//! Tower layers that propagate the context between processes: for tonic, axum, hyper, and any other
-//! library based on `http::Request`.
+//! Tower layers that propagate the context between processes, copy requests, or queue them by
+//! slack: for tonic, axum, hyper, and any other library based on `http::Request`.
 
 mod body;
 #[cfg(feature = "duplicate")]

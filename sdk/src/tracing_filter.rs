@@ -401,9 +401,8 @@ fn default_records(metadata: &Metadata<'_>) -> bool {
 /// a callsite or the maximum level.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Puts a filter in force. Callsites and levels that the previous filter rejected stay disabled
-/// until [`ask_anew`] is called. Prints a message, without effect, if there are already 16 other
-/// filters.
+/// Puts a filter in force. The previous filter's answers that `tracing` has cached apply until
+/// [`ask_anew`] is called. Prints a message, without effect, if there are already 16 other filters.
 pub(crate) fn set(filter: &TracingFilter) {
     match GIVEN
         .iter()

@@ -19,7 +19,7 @@ const DEPTH: usize = 8;
 
 impl Lineage {
     /// Lineage of a new ring. It differs from the lineage after a record outside any span, whose
-    /// words are all zero.
+    /// ids are 0.
     pub(crate) const UNKNOWN: Self = Self {
         trace_id: [0, 0],
         spans: [u64::MAX; DEPTH],

@@ -1,8 +1,8 @@
 //! Connection to the collector, with reconnects after a pause.
 //!
-//! Connecting has a deadline, and so has the reply to each batch. While no batch is unanswered, the
-//! link waits without a deadline. A peer may send its response headers only with its first reply,
-//! as servers on gRPC's C core do, so batches are sent before headers arrive.
+//! Connecting has a deadline, and so has the next reply while a batch is unanswered. While none is,
+//! the link waits without a deadline. A peer may send its response headers only with its first
+//! reply, as servers on gRPC's C core do, so batches are sent before headers arrive.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,9 +33,9 @@ const PAUSE_LAST: Duration = Duration::from_secs(5);
 const LONG_AWAY: Duration = Duration::from_secs(60);
 /// Deadline for connecting: name resolution and the handshakes of TCP and TLS.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Deadline for the reply to a batch. Durable storage takes a collector milliseconds, and seconds
-/// on an overloaded disk. Sending a batch again to a slow collector is harmless, because the
-/// collector recognises batches.
+/// Deadline for the next reply while a batch is unanswered. Durable storage takes a collector
+/// milliseconds, and seconds on an overloaded disk. Sending a batch again to a slow collector is
+/// harmless, because the collector recognises batches.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 /// Maximum size of a reply in bytes: an acknowledgement is a few bytes, a rejection a sentence.
 const REPLY_BYTES_MAX: usize = 16 << 10;

@@ -12,8 +12,8 @@ const LOADS_MAX: usize = 120;
 /// Number of waiting windows at which a batch without records is closed. Also the maximum number of
 /// windows, and of clock steps, kept from a discarded batch: two minutes of 4 ms every 32 ms.
 pub(super) const IDLE_WINDOWS_MAX: usize = 4_096;
-/// Assumed length of a note in a batch, in bytes: a window with three numbers of 10 bytes each fits,
-/// and so does a usual load.
+/// Assumed length of a note in a batch, in bytes: a window with three numbers of 10 bytes each
+/// fits, and so does a usual load.
 const NOTE_BYTES: usize = 40;
 
 /// Notes in order of time.

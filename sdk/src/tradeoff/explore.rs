@@ -4,8 +4,8 @@ use crate::baggage::exploring::is_exploring;
 use crate::baggage::{self, EXPLORE, Value};
 
 /// Baggage key for the choice of the items to leave out: `random` (the default) or `model`. With
-/// `model`, the items with the least loss by the policy in force are left out; without a policy for
-/// the point and its schema, random ones.
+/// `model`, the policy in force chooses by loss and cost; without a policy for the point and its
+/// schema, the choice is random.
 pub const EXPLORE_BY: &str = "explore.by";
 
 /// Tradeoff rate that the current request must try at a point.
