@@ -19,8 +19,8 @@ const NAMES_MIN: usize = 4096;
 /// Comparison of slow requests with the other requests, segment by segment.
 #[derive(Debug)]
 pub struct AnomalyReport {
-    /// Latency in ns above which requests are slow, by root operation. Requests of a root operation
-    /// that is absent are compared with `(other)`.
+    /// Latency in ns above which requests are slow, by root operation. The entry `(other)` applies
+    /// to absent root operations. Without it, their requests are not slow.
     pub thresholds_ns: BTreeMap<String, u64>,
     /// Number of slow requests.
     pub outliers: u64,

@@ -19,9 +19,9 @@ const LISTED_MAX: usize = 20;
 /// Minimum Jaro-Winkler similarity (0 to 1) at which a known name is suggested for an unknown one.
 const ALIKE_MIN: f64 = 0.7;
 
-/// Returns the names of attributes that a user can enter to distinguish requests: the properties of
-/// every request, and the attributes with a column of their own. Reads only the metadata of files,
-/// no rows. Rare attributes have no column and are not listed.
+/// Returns the names of attributes that a user can enter to distinguish requests: the properties
+/// that every span has, and the attributes with a column of their own. Reads only the metadata of
+/// files, no rows. Rare attributes have no column and are not listed.
 #[must_use]
 pub fn attribute_choices(source: &Source) -> Vec<String> {
     let mut choices: BTreeSet<String> = KNOWN_OF_ALL.map(str::to_owned).into();
@@ -36,7 +36,7 @@ pub fn attribute_choices(source: &Source) -> Vec<String> {
 }
 
 /// Returns the name that a user has to enter for an attribute: its key, prefixed with `recorded:`
-/// if the key alone would name a property of every request, such as `host.name`.
+/// if the key alone would name a property that every span has, such as `host.name`.
 fn called(key: &str) -> String {
     match Attribute::named(key) {
         Attribute::Recorded(_) => key.to_owned(),

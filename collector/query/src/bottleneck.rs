@@ -62,9 +62,9 @@ pub fn by_time(paths: &PathAggregate, labels: &Labels) -> Vec<OperationTime> {
     operations
 }
 
-/// Returns one bottleneck for all requests if the main root operations have the same one. Otherwise
-/// returns one for each main root operation: at most three, each with at least 5 % of the total
-/// latency.
+/// Returns the bottleneck of each main root operation if they differ: at most three, each with at
+/// least 5 % of the total latency. Otherwise returns the bottleneck of all requests, or an empty
+/// list if no operation took time.
 #[must_use]
 pub fn bottlenecks(paths: &Paths, labels: &Labels) -> Vec<Bottleneck> {
     let of = |root: Option<&str>, paths: &PathAggregate| {

@@ -24,8 +24,8 @@ use stroboscope_store::tables::AttributeKeys;
 const NO_STRATUM: &str = "(none)";
 /// Name of the stratum of values that are not numbers, if strata are quantiles.
 const NOT_A_NUMBER: &str = "(not a number)";
-/// Maximum number of values of a numeric attribute that are strata of their own. An attribute with
-/// more values has strata by quantile.
+/// Maximum number of values of a numeric attribute that are strata of their own by default. With
+/// more values, the strata are quantiles.
 const VALUES_SHOWN_MAX: usize = 10;
 
 /// Rule that assigns requests to strata.

@@ -39,7 +39,7 @@ pub struct BusiestProcess {
     pub service: String,
     /// Number of spans and events per second of recorded time.
     pub records_per_second: f64,
-    /// Mean number of busy CPU cores; `None` if unknown.
+    /// Mean number of busy CPU cores; `None` if it was not measured or is 0.
     pub cpu_cores: Option<f64>,
 }
 
@@ -63,8 +63,8 @@ struct Whole {
 /// Reads the data for planning bursts from the store.
 ///
 /// # Errors
-/// Fails if the store cannot be read, if there is too little memory, or if no selected request has
-/// a root span.
+/// Fails if the store cannot be read, if there is too little memory, if no selected request has a
+/// root span, or if samplers recorded too many bursts.
 pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, QueryError> {
     let parts = source.parts(selection, &AttributeKeys::of(Vec::<&str>::new()))?;
     let workers = (0..parts.count()).map(|_| Vec::new()).collect();

@@ -29,10 +29,10 @@ use super::time_range::TimeRange;
 /// to evaluate formulas on it.
 const SEARCHED_SPAN_BYTES: u64 = 160;
 
-/// Returns the bursts that satisfy or may satisfy a formula, which is evaluated over the spans and
+/// Searches for bursts that satisfy or may satisfy a formula, which is evaluated over the spans and
 /// events that start in the burst. Reads the store once to compare clocks, unless the result is
 /// cached, and once to determine the size of each burst. Then reads the bursts in slices that fit
-/// into memory.
+/// into memory, and leaves out bursts that are too large even alone.
 ///
 /// # Errors
 /// Fails if the store cannot be read, if it has no recorded burst that opened in the selected time

@@ -20,7 +20,7 @@ impl ByteRanges {
             return;
         }
         let (mut start, mut end) = (range.start, range.end);
-        // The last range that starts at or before the end, as long as it touches.
+        // Merges the last range that starts at or before the end, until none touches.
         while let Some((&first, &last)) = self.ends.range(..=end).next_back()
             && last >= start
         {
@@ -35,7 +35,7 @@ impl ByteRanges {
         if range.is_empty() {
             return;
         }
-        // The last range that starts before the end, as long as it overlaps.
+        // Cuts the last range that starts before the end, until none overlaps.
         while let Some((&first, &last)) = self.ends.range(..range.end).next_back()
             && last > range.start
         {

@@ -9,8 +9,8 @@ use stroboscope_analysis::model::{Relation, Relations};
 
 /// Transitive reduction of happens-before, and the mutual exclusions.
 ///
-/// An edge is omitted if another path connects its ends, unless a segment on that path is in a
-/// cycle with one of the ends. With a tolerance above 0, or for segments that were never seen
+/// An edge is omitted if another path connects its ends, unless the second segment of that path is
+/// in a cycle with one of the ends. With a tolerance above 0, or for segments that were never seen
 /// together, happens-before need not be transitive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CausalGraph {

@@ -144,8 +144,8 @@ mod tests {
             circumstances(&used(20_000_000), Some(2), 0, 734),
             Vec::<String>::new()
         );
-        // Two busy processors of sixteen are no shortage. If the number of processors is unknown,
-        // no shortage is reported.
+        // Two busy processors of sixteen are no shortage. If the number of processors is unknown
+        // and no request failed, no shortage is reported.
         assert_eq!(
             circumstances(&used(1_000_000_000), Some(16), 0, 734),
             Vec::<String>::new()

@@ -36,8 +36,9 @@ pub struct ClockReport {
     /// Number of round trips, summed over all pairs of hosts.
     pub round_trips: u64,
     /// Number of round trips that no clock offset explains, because the server's part is longer
-    /// than the whole round trip. Tasks of event logs also count if their lines from one host are
-    /// not in the order of its timestamps.
+    /// than the whole round trip, by more than the resolution of the timestamps. Tasks of event
+    /// logs that cross hosts also count if their lines from one host are not in the order of its
+    /// timestamps.
     pub impossible: u64,
     /// Number of round trips that the alignment contradicts beyond all error bounds. Probably, a
     /// clock was set, or lines of an event log are not in the order of their threads.

@@ -31,7 +31,7 @@ use super::sampled_notes::WeightUse;
 use super::source::{Selection, Source};
 use super::study::{Question, Study, StudyInput};
 
-/// Requests of a period: those in a time range, or those with an attribute value.
+/// Requests of a period: those of a selection, or those of them with an attribute value.
 #[derive(Clone, Debug)]
 pub struct PeriodOf {
     /// Data directory that has the requests.
@@ -196,7 +196,7 @@ fn compared(
 }
 
 impl Inference {
-    /// Reports whether spans of this operation are client spans.
+    /// Reports whether any span of this operation is a client span.
     fn is_client(&self, operation: &Operation) -> bool {
         use stroboscope_analysis::category::Category;
         let label = SegmentLabel::new(&operation.to_string(), "", "");

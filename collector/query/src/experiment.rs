@@ -80,9 +80,11 @@ pub struct ExperimentReport {
     pub bursts: usize,
     /// True if `bursts` counts recorded bursts, false if it counts equal blocks of time.
     pub is_of_bursts: bool,
-    /// Time from the first request's start to the last one's, in ns.
+    /// Time from the first request's start to the last one's, in ns. Requests in the time range of
+    /// equal treatment do not count; those in `left_out` do.
     pub covered_ns: u64,
-    /// Number of the week's 168 hours in which both sides have requests.
+    /// Number of the week's 168 hours in which both sides have requests, of those that count for
+    /// `covered_ns`.
     pub hours_of_week: usize,
     /// Metrics of all requests, then those of each of the eight most frequent root operations, if
     /// there are several.
@@ -118,7 +120,7 @@ pub struct ExperimentReport {
 ///
 /// # Errors
 /// Fails if the store cannot be read, if there is too little memory, if no request has one of the
-/// given attributes, or if a side has no request.
+/// given attributes, if a side has no request, or if samplers recorded too many bursts.
 pub fn experiment(
     source: &Source,
     selection: Selection,

@@ -216,8 +216,8 @@ pub(super) fn observe<R: Pass<TraceRecords>>(
     ))
 }
 
-/// Upper estimate of the bytes of a block of counters, for one segment and 64 others that occur
-/// with it. See [`Model::with_max_labels`].
+/// Upper estimate of the bytes of a block of counters, for one segment and a block of 64 segments.
+/// See [`Model::with_max_labels`].
 const BLOCK_BYTES: usize = 2_300;
 /// Name of the diagnostic for segments that do not fit into the model.
 pub(super) const LABELS_FULL: &str = "labels_full";

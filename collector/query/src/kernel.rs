@@ -21,8 +21,8 @@ pub struct KernelPart {
     pub architecture: Architecture,
     /// Burst-configs of the chunks that were read, in order of first use.
     pub burst_configs: Vec<u64>,
-    /// Burst-configs that services of the host used in the shown time and that are not in
-    /// `burst_configs`, in ascending order.
+    /// Burst-configs that services of the host used in batches that touch the shown time, without
+    /// those in `burst_configs`, in ascending order.
     pub services_configs: Vec<u64>,
     /// Numbers of events lost from the start of the recording to the last chunk that was read.
     pub lost: LossCounts,
@@ -174,7 +174,8 @@ pub(super) fn between(
     Ok((parts, damage))
 }
 
-/// Chunk of a recording, with the system calls and intervals that ended in it.
+/// Chunk of a recording, with the system calls and intervals that ended in it. If no window
+/// continues into the next chunk, those without an end are included.
 pub(super) struct ChunkView {
     /// Events of the chunk and of the preceding chunk, if a window spans both, and their
     /// interpretation.
@@ -196,8 +197,8 @@ fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
 /// found.
 ///
 /// A window may continue from one chunk into the next, as in a recording that is always on. The
-/// later chunk is then interpreted together with the earlier one, and its view contains only the
-/// calls and intervals that ended in it. The boundary between two chunks therefore cuts no
+/// later chunk is then interpreted together with the earlier one, and its view leaves out the calls
+/// and intervals that ended in the earlier one. The boundary between two chunks therefore cuts no
 /// interval, and none counts twice. An interval that is longer than a chunk is cut at the start of
 /// the preceding chunk. Memory holds at most three different chunks, one of them twice.
 ///

@@ -8,7 +8,7 @@ use stroboscope_analysis::clock::{ClockEvidence, KernelClock};
 use stroboscope_store::tables::BatchRead;
 
 /// Clock state by host. If several batches or processes of a host report different states, the
-/// worst one counts.
+/// worst value of each field counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelClocks(BTreeMap<Arc<str>, Option<KernelClock>>);
 

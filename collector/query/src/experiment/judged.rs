@@ -119,8 +119,8 @@ impl PartRequests {
         equal
     }
 
-    /// Returns the time from the first request to the last in ns, and the number of hours of the
-    /// week in which both sides have requests.
+    /// Returns the time from the first request's start to the last one's in ns, and the number of
+    /// hours of the week in which requests of both sides began.
     fn covered(&self) -> (u64, usize) {
         let first_ns = self.seen.first().map_or(0, |seen| seen.at_ns);
         let last_ns = self.seen.last().map_or(0, |seen| seen.at_ns);

@@ -1,4 +1,5 @@
-//! Pass that evaluates decision trees on the attributes of all requests on both sides of a change.
+//! Pass that collects the attributes by which decision trees are evaluated, from all requests on
+//! both sides of a change.
 
 use std::sync::Arc;
 use stroboscope_analysis::attribute::Attribute;

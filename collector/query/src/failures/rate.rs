@@ -99,8 +99,8 @@ impl OutcomesOverTime {
         shares.collect()
     }
 
-    /// Finds the last change of the error rate. Returns `None` if no change has a p-value of at
-    /// most `p_max` and is large enough to matter.
+    /// Finds the last change of the error rate that is large enough to matter. Returns `None` if
+    /// there is none; `p_max` limits the probability that a constant rate yields one.
     pub(super) fn last_change(&self, root: &str, p_max: f64) -> Option<RateChange> {
         let (starts, outcomes): (Vec<i64>, Vec<Outcomes>) = self.0.columns.iter().unzip();
         let recorded = outcomes.iter().map(|of| of.requests.recorded());
