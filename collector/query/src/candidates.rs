@@ -275,7 +275,7 @@ impl RowProbe for SpanProbe<'_> {
         let Some(event) = row.events.first() else {
             return 0;
         };
-        // Events are renumbered if several imports share their trace, so the number is ignored.
+        // Events may be renumbered if several imports share their trace, so owners are ignored.
         let of_event = |key: &str| {
             let mut own = row.attributes.iter();
             let found = own.find(|one| *one.key == *key);

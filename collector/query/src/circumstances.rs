@@ -1,8 +1,8 @@
 //! Circumstances that make figures misleading: busy processors and failed requests.
 //!
-//! Processes with the SDK measure the processor time that they use, about once a second. They do
-//! not record how many processors a host has, or what other programs use of them. A reader on the
-//! same machine can supply the number.
+//! On Unix, processes with the SDK measure the processor time that they use, about once a second.
+//! They do not record how many processors a host has, or what other programs use of them. A reader
+//! on the same machine can supply the number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

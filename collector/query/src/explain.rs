@@ -61,8 +61,8 @@ pub struct AmongLater {
     pub explanation: Explanation,
 }
 
-/// Function that reads, from all stored requests, the attributes that two trees ask about: the tree
-/// of both sides, and the tree of later requests.
+/// Function that reads, from all selected requests of both periods, the attributes that two trees
+/// ask about: the tree of both sides, and the tree of later requests.
 type ReadRows<'a> = dyn Fn([Option<&LearnedTree>; 2]) -> Result<[StoredRows; 2], QueryError> + 'a;
 
 impl Distinction {

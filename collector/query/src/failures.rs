@@ -44,7 +44,7 @@ const FALSE_ALARMS_MAX: f64 = 0.03;
 #[derive(Clone, Debug, Default)]
 pub struct RootFailures {
     pub outcomes: Outcomes,
-    /// Number of requests in which a span failed and that recovered.
+    /// Number of requests that recovered from the failure of a span.
     pub recovered: WeightedCount,
     /// Latency of failed requests and of the others, if the root span was recorded from its start
     /// to its end.

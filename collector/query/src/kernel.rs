@@ -153,7 +153,7 @@ pub(super) fn between(
 ) -> Result<(Vec<KernelPart>, Vec<Damage>), StoreError> {
     let (mut parts, mut damage) = (Vec::new(), Vec::new());
     let mut reading = Read::default();
-    // A window may begin in the preceding chunk, so that one is read as well.
+    // A window may begin in the chunk before the interval, which is therefore read as well.
     let touched = list_kernel(store)?;
     let is_touched = |file: &KernelFile| file.covers_ns.0 < to_ns && file.covers_ns.1 > from_ns;
     for (place, file) in touched.iter().enumerate() {

@@ -60,7 +60,7 @@ impl RequestSample {
     }
 
     /// Returns at most [`READ_MAX`] of the kept requests that began at `from_ns` or later, and the
-    /// number of requests that each of them represents.
+    /// number of observed requests for which each of them stands.
     fn since(&self, from_ns: i64) -> (Vec<(TraceId, Weight)>, f64) {
         let later = self
             .kept
