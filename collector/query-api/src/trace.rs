@@ -249,7 +249,7 @@ fn typed(attributes: AttributeValues) -> StoredAttributes {
 }
 
 /// Parses a trace id: hex, or base64 as in protobuf's JSON. Returns a description of the problem if
-/// it is neither.
+/// it is neither, or if it is 0 in hex.
 pub(crate) fn trace_id(text: &str) -> Result<u128, String> {
     if let Some(bytes) = stroboscope_otlp::base64_of(text, true) {
         let mut padded = [0; 16];

@@ -53,7 +53,8 @@ pub struct Notes {
     #[serde(rename = "damaged_files", serialize_with = "damaged_files")]
     #[schemars(with = "Vec<DamagedFile<'_>>")]
     pub damage: Vec<Damage>,
-    /// Sampling weights of the used traces; absent if each trace represents only itself.
+    /// Sampling of the used traces; absent if none is weighted, has malformed or differing
+    /// thresholds, or was recorded in a sampler's burst.
     #[serde(
         skip_serializing_if = "SamplingNotes::is_empty",
         serialize_with = "sampling_entry"
@@ -173,7 +174,7 @@ impl Notes {
     }
 }
 
-/// Cached part of the notes, which depends only on the files that were read.
+/// Cached part of the notes: all except those about the data directory and damaged files.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeptNotes {
     traces: u64,

@@ -76,7 +76,7 @@ impl OperationTimes {
     }
 }
 
-/// Frequency and durations of all operations.
+/// Frequency and durations of operations.
 #[derive(Clone, Debug, Default)]
 pub struct Operations {
     /// Times of each operation, by `service:name`.

@@ -30,7 +30,7 @@ pub struct Parts {
 
 impl Parts {
     /// Returns the number of files that are read, and the number of files that are skipped because
-    /// none of their records begins in the time range.
+    /// none of their rows begins in the times to read.
     #[must_use]
     pub fn files(&self) -> (usize, usize) {
         (self.files.files(), self.files.skipped())

@@ -56,7 +56,8 @@ pub struct LegRequest {
 /// With `is_across`, also follows the path into the requests that it links to.
 ///
 /// # Errors
-/// Fails if the store cannot be listed, or if there is too little memory.
+/// Fails if the store cannot be listed, if temporary files cannot be written, or if there is too
+/// little memory.
 pub fn linked_path_of(
     source: &Source,
     inference: &Inference,

@@ -129,7 +129,8 @@ impl Paths {
 /// traces, until `visit` returns `false`.
 ///
 /// # Errors
-/// Fails if the store cannot be listed, or if there is too little memory.
+/// Fails if the store cannot be listed, if temporary files cannot be written, or if there is too
+/// little memory.
 pub fn each_path(
     source: &Source,
     selection: Selection,
@@ -151,7 +152,8 @@ pub fn each_path(
 /// selection has no such trace. Reads only files that may hold its id.
 ///
 /// # Errors
-/// Fails if the store cannot be listed, or if there is too little memory.
+/// Fails if the store cannot be listed, if temporary files cannot be written, or if there is too
+/// little memory.
 pub fn path_of(
     source: &Source,
     selection: Selection,

@@ -142,9 +142,10 @@ pub(super) fn windows(batches: impl Iterator<Item = BatchRead>) -> Vec<(i64, i64
     merged(windows_of(batches))
 }
 
-/// Returns the windows in which at least one process recorded, and the bursts in which samplers of
-/// OpenTelemetry's SDKs recorded the used requests, merged as by [`windows`]. These samplers record
-/// requests that begin in a burst, but no others that run in it.
+/// Returns the windows in which at least one process recorded, and the bursts of samplers of
+/// OpenTelemetry's SDKs, from the first used request of each burst-config to its last one. Merges
+/// them as [`windows`] does. These samplers record requests that begin in a burst, but no others
+/// that run in it.
 ///
 /// # Errors
 /// Fails if there are more than [`SAMPLED_BURSTS_MAX`] bursts of samplers.

@@ -67,7 +67,8 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestAsked {
     pub id: u128,
-    /// Maximum number of spans to read, from the first one; `None` for all.
+    /// Maximum number of spans of a trace to read, from the first one; `None` for all. A request
+    /// that is divided from a trace is read in full.
     pub spans_max: Option<usize>,
 }
 

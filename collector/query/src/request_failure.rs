@@ -40,7 +40,8 @@ pub struct RequestFailure {
 pub struct FailedSpan {
     pub place: usize,
     pub stated: StatedFailure,
-    /// Exceptions recorded on the span itself, then those of its events in order.
+    /// Exceptions recorded on the span itself, then those of its events in order, then those of its
+    /// log lines.
     pub exceptions: Vec<SpanException>,
 }
 

@@ -55,8 +55,7 @@ pub(super) struct Merger {
 }
 
 impl Merger {
-    /// Merges round after round until all parts are read. Returns the models merged so far, and the
-    /// series.
+    /// Merges round after round until all parts are read. Returns the merged model and the series.
     pub(super) fn run(mut self) -> (Model, Option<Convergence>) {
         let mut model = Model::with_max_labels(self.max_segments);
         while !self.parts.is_empty() {

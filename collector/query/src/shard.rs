@@ -159,7 +159,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Returns the name of the subcommand that writes the file.
+    /// Returns the name of a subcommand that writes such files.
     fn name(&self) -> &'static str {
         match self {
             Self::Inference => "infer",

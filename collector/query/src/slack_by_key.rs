@@ -35,7 +35,7 @@ pub struct SlackModelReport {
     pub components: Vec<ComponentSlack>,
     /// Services and operations that exceed the limit on components of a model.
     pub left_out: Vec<String>,
-    /// Number of keys that were dropped at the limit on keys. The model keeps those seen last.
+    /// Number of evictions of keys at the limit. The model keeps the keys with the latest requests.
     pub forgotten: u64,
     /// Notes about the data that the query read.
     pub notes: Notes,

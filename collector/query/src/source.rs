@@ -334,8 +334,8 @@ impl Source {
     /// [`TraceReader::open_with`](stroboscope_store::tables::TraceReader::open_with).
     ///
     /// # Errors
-    /// Fails if the store cannot be listed, or if there is too little memory. Damaged files are in
-    /// the notes.
+    /// Fails if the store cannot be listed, if temporary files cannot be written, or if there is
+    /// too little memory. Damaged files are in the notes.
     pub fn for_each_trace(
         &self,
         what: &'static str,
@@ -406,7 +406,8 @@ impl Source {
     /// Counts the selected traces by reading all of them.
     ///
     /// # Errors
-    /// Fails if the store cannot be listed, or if there is too little memory.
+    /// Fails if the store cannot be listed, if temporary files cannot be written, or if there is
+    /// too little memory.
     pub fn count_traces(&self, selection: Selection) -> Result<u64, QueryError> {
         let parts = self.parts(selection, &AttributeKeys::none())?;
         let counts = vec![0; parts.count()];

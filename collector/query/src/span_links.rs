@@ -61,7 +61,7 @@ pub enum LinkOrder {
     Before,
     /// The producer ended after the consumer began.
     Overlaps,
-    /// The order is within the error of the clocks, or one of both instants was not recorded.
+    /// The order is within the error of the clocks, or depends on an instant that was not recorded.
     Unknown,
 }
 
@@ -76,7 +76,7 @@ pub struct Follow {
 /// Links of one request to other requests, or of other requests to it.
 #[derive(Clone, Debug, Default)]
 pub struct Follows {
-    /// First 50 links: those whose producer ended before the consumer began come first, the
+    /// First 50 links found: those whose producer ended before the consumer began come first, the
     /// shortest wait first.
     pub first: Vec<Follow>,
     /// Number of links.
@@ -91,7 +91,7 @@ pub struct Follows {
     pub unread: u64,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// For each linking span, the end and id of the producer that ended last before it.
+    /// For each linking span, the end and id of the producer that ended last before it began.
     pub(super) latest: HashMap<u64, (i64, StoredSpanId)>,
 }
 

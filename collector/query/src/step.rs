@@ -46,8 +46,8 @@ const DOUBTFUL_P_MAX: f64 = 0.1;
 /// Approximate size, in standard errors, from which a step is no false alarm, although the search
 /// tries every instant.
 const CLEAR_ERRORS: f64 = 4.0;
-/// Bits of precision of a latency band. The width of a band is at most 1 / 2^7 of the latency,
-/// which is under 1 %.
+/// Bits of precision of a latency band. Latencies below 256 ns are exact. The width of other bands
+/// is at most 1 / 2^7 of the latency, which is under 1 %.
 const BAND_BITS: u32 = 7;
 
 /// Instant, root operation and size of a latency change.

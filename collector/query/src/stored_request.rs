@@ -51,7 +51,8 @@ impl Source {
     /// that of a trace, or of a request inside a connection. Reads only files that may hold it.
     ///
     /// # Errors
-    /// Fails if the store cannot be listed, or if the memory does not suffice.
+    /// Fails if the store cannot be listed, if temporary files cannot be written, or if there is
+    /// too little memory.
     pub fn trace(
         &self,
         id: u128,
@@ -79,7 +80,8 @@ impl Source {
     /// Returns the damage found and the number of skipped traces.
     ///
     /// # Errors
-    /// Fails if the store cannot be listed, or if there is too little memory.
+    /// Fails if the store cannot be listed, if temporary files cannot be written, or if there is
+    /// too little memory.
     pub(super) fn for_each_of(
         &self,
         mut traces: Vec<u128>,
@@ -115,7 +117,7 @@ impl Source {
     /// found.
     ///
     /// # Errors
-    /// Fails if the store cannot be listed.
+    /// Fails if the store cannot be listed, or if temporary files cannot be written.
     pub(super) fn linking_traces(
         &self,
         records: &TraceRecords,
@@ -138,7 +140,8 @@ impl Source {
     /// that may hold it and have rows that begin in `times_ns`.
     ///
     /// # Errors
-    /// Fails if the store cannot be listed, or if the memory does not suffice.
+    /// Fails if the store cannot be listed, if temporary files cannot be written, or if there is
+    /// too little memory.
     pub(super) fn find_request(
         &self,
         wanted: RequestWanted<'_>,

@@ -12,8 +12,8 @@ const BURSTS_MIN: usize = 16;
 
 /// Groups columns into blocks. A column is given by its number and its number of requests.
 /// Repeatedly cuts the block with the most requests at its longest pause, in the middle if there
-/// are several. Bursts thereby become blocks if there are enough of them, and requests at an even
-/// rate are divided evenly.
+/// are several. Blocks thereby consist of whole bursts if there are enough of them, and requests at
+/// an even rate are divided evenly.
 pub(super) fn blocks(columns: &[(i64, u64)]) -> Vec<Range<usize>> {
     let mut until = vec![0];
     for (_, requests) in columns {

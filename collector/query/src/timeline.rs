@@ -96,9 +96,9 @@ pub struct KernelOverview {
     pub ids: HashMap<u64, u128>,
     /// Architecture that defines the numbers of system calls.
     pub architecture: Architecture,
-    /// Files that could not be read in full.
+    /// Files of kernel events that could not be read in full.
     pub damage: Vec<Damage>,
-    /// Number of requests whose operations were not read because they are too large for the memory.
+    /// Number of stored traces that were not read because they are too large for the memory.
     pub large_traces: u64,
 }
 

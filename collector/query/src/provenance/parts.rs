@@ -26,7 +26,7 @@ impl ProvenanceAnswer {
     /// Divides the first `count` bytes of the queried output into parts, for an answer of a
     /// backward query. Bytes in no flow of the answer form parts without ends.
     ///
-    /// Adjacent bytes are one part if they depend on adjacent bytes of the same items.
+    /// Adjacent bytes are one part if they depend on adjacent or common bytes of the same items.
     #[must_use]
     pub fn parts(&self, output: u64, count: u64) -> Vec<OutputPart> {
         let flows = Flows::of(self);
@@ -52,7 +52,7 @@ impl ProvenanceAnswer {
 }
 
 /// Returns the union of the bytes on which two adjacent parts depend, if these are of the same
-/// items and adjacent.
+/// items and their ranges touch or overlap.
 fn joined(a: &BytesByItem, b: &BytesByItem) -> Option<BytesByItem> {
     if !a.keys().eq(b.keys()) {
         return None;

@@ -16,7 +16,8 @@ impl Source {
     /// files and traces that could not be read to `notes`.
     ///
     /// # Errors
-    /// Fails if the store cannot be listed, or if there is too little memory.
+    /// Fails if the store cannot be listed, if temporary files cannot be written, or if there is
+    /// too little memory.
     pub fn matching_spans(
         &self,
         traces: Vec<u128>,

@@ -41,7 +41,7 @@ pub enum ShardError {
          one that no collector writes to, and run all shards again"
     )]
     Changing(String),
-    /// The file has another format.
+    /// The file has another format, or its contents contradict each other.
     #[error("{} is no part; `--shard NUMBER/COUNT --save PART` of `stroboscope infer` and of reports writes one", .0.display())]
     NotAPart(PathBuf),
     /// The file contains no alignment of clocks.
@@ -53,7 +53,7 @@ pub enum ShardError {
         .0.display(), .0.display()
     )]
     OnlyClocks(PathBuf),
-    /// The file contains no inference of all shards.
+    /// The file contains no inference of all shards, or one that contradicts itself.
     #[error(
         "{} has no inference of all shards; `stroboscope merge --save-inference FILE PART…` with the parts of `infer` \
          writes it", .0.display()

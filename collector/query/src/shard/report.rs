@@ -184,7 +184,7 @@ pub struct MergedReport<A> {
 
 /// Merges the parts of all shards of a report. `question` must be the one of [`PartSet::report`].
 /// Decodes one part at a time, so it needs the memory of two passes, as two threads of one run do.
-/// `share` bounds the memory of the encoded contents.
+/// `share` bounds the memory for decoding a part.
 ///
 /// # Errors
 /// Fails if a file is damaged or of another question, if there is no answer, or if there is too

@@ -14,8 +14,8 @@ impl Noise {
     }
 }
 
-/// Returns ten minutes of requests, a few per second. `median_ms` returns the median latency in a
-/// second.
+/// Returns ten minutes of requests, up to three per second. `median_ms` returns the median latency
+/// in a second.
 fn requests(noise: &mut Noise, median_ms: impl Fn(i64) -> f64) -> StepPass {
     let mut pass = StepPass::of(["web:home"].into_iter());
     for second in 0..600 {
@@ -297,7 +297,6 @@ fn what_slows_a_fifth_or_a_tenth_of_the_requests_is_found_though_the_median_stay
                     }
                 }
                 let step = step_of(&series).filter(|step| step.requests_needed.is_none());
-                // The step is located to within a few blocks.
                 let is_right = |step: &LatencyStep| {
                     step.is_of_tail()
                         && step.p95_ns[1] > step.p95_ns[0]

@@ -21,7 +21,7 @@ pub(super) struct Spans {
     bounds: HashMap<u64, (i64, i64, bool)>,
     /// Trace id of each request, by its low half.
     pub(super) ids: HashMap<u64, u128>,
-    /// Number of requests that were left out because they are too large for the memory.
+    /// Number of traces that were not read because they are too large for the memory.
     pub(super) large_traces: u64,
 }
 
