@@ -115,8 +115,8 @@ pub(super) struct SamplingEntry {
     effective_sample: f64,
     /// Number of traces with a malformed sampling threshold in `tracestate`.
     malformed_thresholds: u64,
-    /// Number of traces whose spans were sampled at different rates. Each counts by the rate of its
-    /// root span, if that states one.
+    /// Number of traces whose spans were sampled at different rates. Their weights follow the rate
+    /// of the root span, if that states one.
     differing_thresholds: u64,
     /// Number of used traces that are weighted although a window held their root span, mostly
     /// because other spans are outside of windows, such as those of services without windows.

@@ -37,7 +37,7 @@ pub struct SearchSettings {
 /// Span that makes a formula hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessSpan {
-    /// Trace id of the span.
+    /// Id of the request that contains the span.
     pub trace: u128,
     /// Id of the span. For an event-log event, its number; for a kernel event, the id of the span
     /// that caused it, or 0.
@@ -61,8 +61,8 @@ pub struct SearchMatch {
     pub end_ns: i64,
     /// Id of the request; `None` for a burst.
     pub trace: Option<u128>,
-    /// Request that shows the match: in a burst, that of the first witness. If a burst matches
-    /// because of missing spans, this is its first request.
+    /// Request that shows the match: in a burst, that of the first witness. In a burst without a
+    /// witness, this is the first request; `None` if there is none.
     pub example: Option<u128>,
     /// `service:name` of the root, or the number of requests in the burst.
     pub what: String,

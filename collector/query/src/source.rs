@@ -196,7 +196,7 @@ impl Source {
         }
     }
 
-    /// Restricts the source to requests that satisfy a formula.
+    /// Restricts the source to requests that certainly satisfy a formula.
     #[must_use]
     pub fn with_filter(self, filter: Option<Filter>) -> Self {
         Self { filter, ..self }

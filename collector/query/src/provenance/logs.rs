@@ -12,7 +12,7 @@ use stroboscope_store::query_memory::QueryShare;
 const PAIR_BYTES: usize = 1_024;
 /// Memory that a report needs for a range of a source's bytes, in bytes.
 const RANGE_BYTES: usize = 48;
-/// Maximum number of damaged logs that an error lists.
+/// Maximum number of logs with problems that an error lists.
 const PROBLEMS_MAX: usize = 5;
 
 /// Bytes of sources on which outputs depend.
