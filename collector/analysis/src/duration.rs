@@ -52,7 +52,7 @@ pub fn parse_ns(text: &str) -> Option<u64> {
 /// places. Floating point would be inexact beyond 53 bits.
 fn scaled(number: &str, unit_ns: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() {
+    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
         return None;
     }
     let whole: u64 = match whole {
@@ -126,6 +126,7 @@ mod tests {
             "1e400s",
             ".s",
             "1..2s",
+            "0.123456789012345678.5s",
             "1ms7",
             "18446744073709551616ns",
             "99999w",

@@ -212,9 +212,12 @@ impl Releases {
         let sleeps = self.sleeps.get(&wait.tid).map_or(&[][..], Vec::as_slice);
         let sleeps = &sleeps[sleeps.partition_point(|&(ts_ns, _)| ts_ns < wait.start_ns)..];
         let until_end = |index: &usize| self.all[*index].ts_ns <= end_ns;
+        // A wait may sleep several times at one address.
+        let mut addresses = FxHashSet::default();
         let called = sleeps
             .iter()
             .take_while(|&&(ts_ns, _)| ts_ns <= end_ns)
+            .filter(|&&(_, address)| addresses.insert(address))
             .flat_map(|&(_, address)| {
                 let of_address = self.by_call.get(&(process, address));
                 let since = of_address.map_or(&[][..], |all| self.since(all, wait));

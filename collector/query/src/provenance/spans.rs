@@ -29,7 +29,8 @@ impl Source {
         let unread = self.for_each_of(traces, &keys, |request| {
             let has_losses = may_lack_records(request, self.losses());
             let unit = Unit::of_request(request, has_losses);
-            let spans = unit.spanset(formula).into_iter();
+            let places = unit.spanset(formula).into_iter();
+            let spans = places.filter(|place| unit.is_span(*place));
             found.extend(spans.map(|place| {
                 let (records, span) = unit.names(place);
                 let trace = records.stored_id().0;
