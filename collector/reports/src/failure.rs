@@ -104,6 +104,9 @@ fn code_of(error: &QueryError) -> FailureCode {
             | QueryError::NoSuchCategory { .. }
             | QueryError::NoSuchAttribute { .. }
             | QueryError::NoSuchService { .. }
+            | QueryError::NoSuchSegment { .. }
+            | QueryError::NoSuchTrace { .. }
+            | QueryError::NoSuchValue { .. }
             | QueryError::NoComponent(_),
         ) => FailureCode::Unknown,
         (None, _) => FailureCode::Failed,

@@ -196,11 +196,12 @@ fn kind_of(argument: &Arg, value_name: &str) -> FieldKind {
         ValueParser::from(value_parser!(usize)).type_id(),
         ValueParser::from(value_parser!(u64)).type_id(),
         ValueParser::from(value_parser!(u32)).type_id(),
+        ValueParser::from(value_parser!(u16)).type_id(),
         ValueParser::from(value_parser!(u8)).type_id(),
         ValueParser::from(value_parser!(f64)).type_id(),
     ];
-    // A share is a number, too, but can also be written like 5%.
-    if value_name != "SHARE" && numbers.contains(&parser) {
+    // A part of a whole is a number, too, but can also be written like 5%.
+    if !matches!(value_name, "SHARE" | "PART") && numbers.contains(&parser) {
         return FieldKind::Number;
     }
     FieldKind::Text(value_name.to_owned())
@@ -209,6 +210,18 @@ fn kind_of(argument: &Arg, value_name: &str) -> FieldKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Checks that a browser can show the default of a number, which `1%` is not.
+    #[test]
+    fn defaults_of_numbers_are_numbers() {
+        for page in crate::registry::pages() {
+            let fields = VerbPage::of(&page).fields.into_iter();
+            for field in fields.filter(|field| field.kind == FieldKind::Number) {
+                let number = field.default.as_deref().map(str::parse::<f64>);
+                assert!(!matches!(number, Some(Err(_))), "{}: {field:?}", page.words);
+            }
+        }
+    }
 
     #[test]
     fn what_is_wrong_is_said_without_the_usage() {
