@@ -33,7 +33,7 @@ pub struct EventRead {
 /// Attaches events to traces. Its memory is kept when it is reused for further traces.
 #[derive(Debug, Default)]
 pub struct EventAttacher {
-    /// Index of each span in the trace, by span id.
+    /// Index of the first span with each span id; empty if the trace has few events.
     span_of: foldhash::HashMap<u64, usize>,
     /// Number of log lines inside spans that were attached to the trace so far.
     log_lines: u32,
@@ -123,7 +123,7 @@ impl EventAttacher {
 }
 
 /// Removes the attribute [`ELEMENT`] of an event inside a span, and returns its value; `None` if
-/// the event lacks it. If it occurs several times, returns the first value in alphabetical order.
+/// the event lacks it. If it occurs several times, returns the first value in byte order.
 fn take_element(attributes: &mut AttributeValues) -> Option<Arc<str>> {
     let mut element: Option<Arc<str>> = None;
     attributes.retain(|(key, value)| {
@@ -137,7 +137,7 @@ fn take_element(attributes: &mut AttributeValues) -> Option<Arc<str>> {
 }
 
 /// Adds the attributes of one record to its trace. The attribute [`ELEMENT`] of a span or of an
-/// event of an event log becomes a separate record.
+/// event without a span becomes a separate record.
 pub(super) fn attach_attributes(
     trace: &mut TraceRecords,
     owner: RecordOwner,
@@ -157,8 +157,9 @@ pub(super) fn attach_attributes(
 }
 
 /// Makes the elements and attributes of events refer to their event by number instead of by index.
-/// Numbers are unique only within one import. If numbers collide, the events are renumbered in the
-/// same order.
+/// Numbers are unique only within one import; all log lines from OTLP without a span have number 0.
+/// If numbers collide, the events are renumbered in the same order. Does nothing if the trace has
+/// no elements and no attributes.
 fn tell_events_apart(trace: &mut TraceRecords) {
     let TraceRecords {
         events,

@@ -76,9 +76,10 @@ impl AttributeKeys {
         }
     }
 
-    /// Returns the selection with the sampling weights of traces. The reader computes them from
-    /// [`TRACE_STATE`], but returns this attribute only if it is selected. If no attributes are
-    /// selected, it reads weights only from files in which this attribute has its own column.
+    /// Returns the selection with the sampling weights of traces. [`add_span`](super::add_span)
+    /// computes them from [`TRACE_STATE`], but keeps this attribute of a span only if it is
+    /// selected. If no attributes are selected, weights are read only from the attribute's own
+    /// column, which a file may lack.
     #[must_use]
     pub fn with_weights(self) -> Self {
         Self {
@@ -127,7 +128,8 @@ impl AttributeKeys {
         self.all || self.keys.iter().any(|wanted| **wanted == *key)
     }
 
-    /// Reports whether a JSON object without escapes may contain any attribute that is read.
+    /// Reports whether a JSON object without escapes may contain an attribute that is selected by
+    /// key or needed for weights.
     fn may_be_in(&self, json: &str) -> bool {
         self.keys.iter().any(|key| json.contains(&**key))
             || self.weights && json.contains(TRACE_STATE)
@@ -149,7 +151,8 @@ impl AttributeKeys {
 pub type AttributeValues = Vec<(Arc<str>, Arc<str>)>;
 
 /// Parses the selected attributes from a JSON object. Returns `None` if the text is not a JSON
-/// object. For a text that cannot contain a selected key, returns no attributes without parsing it.
+/// object. For a text that cannot contain any key that is read, returns no attributes without
+/// parsing it.
 pub fn parse_attributes(
     json: &str,
     keys: &AttributeKeys,

@@ -14,7 +14,7 @@ use super::stored_operations::FactsWriter;
 /// Reason of damage for a file whose pages do not match the checksum.
 pub(super) const BROKEN: &str = "its checksum does not match";
 const KEY: &str = "stroboscope.pages_crc32";
-/// Number of bytes that are read at a time.
+/// Maximum number of bytes that are read at a time.
 const CHUNK_BYTES: u64 = 4 << 20;
 
 /// Writer that computes the checksum of the bytes that it passes on.
@@ -58,8 +58,8 @@ impl<W: Write> Write for ChecksumWriter<W> {
     }
 }
 
-/// Flushes the rows, and adds the checksum and the operation facts to the file's metadata. The
-/// caller must have written all rows.
+/// Flushes the rows, and adds the checksum to the file's metadata. Also adds the operation facts if
+/// there are any and their entry is not too large. The caller must have written all rows.
 pub(super) fn seal<W: Write + Send>(
     writer: &mut ArrowWriter<ChecksumWriter<W>>,
     facts: Option<FactsWriter>,

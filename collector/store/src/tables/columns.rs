@@ -89,8 +89,8 @@ pub(super) fn write_columns<T: DeclaredTable>(
 /// name: Kind = how it is written from the row => the cell it is read into, "its meaning";
 /// ```
 ///
-/// A column that readers do not need for records has no cell. Without `struct`, `CELLS` is an
-/// existing struct. `kinds.rs` defines the kinds.
+/// A column that is not read into `CELLS` has no cell. Without `struct`, `CELLS` is an existing
+/// struct. `kinds.rs` defines the kinds.
 macro_rules! table {
     (
         $(#[$about:meta])*

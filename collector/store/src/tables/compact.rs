@@ -1,9 +1,9 @@
 //! Compacts several sorted files into one: a k-way merge of their rows, batch by batch. The files
 //! may have different attribute columns.
 //!
-//! Memory holds a few batches per file, and the row group that the writer is building. The output
-//! has the columns of all inputs, up to a limit. Rows of a file that lacks a column have nulls in
-//! it.
+//! Memory holds a few batches per file, small files as a whole, and the row group that the writer
+//! is building. The output has the columns of all inputs, up to a limit. Rows of a file that lacks
+//! a column have nulls in it.
 
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
@@ -23,15 +23,15 @@ use super::write::properties;
 /// low, because rows may be large.
 const ROWS_TOGETHER: usize = 65_536;
 
-/// Reason why files were not merged.
+/// Reason why files were not merged or thinned.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
-    /// One of the files is unreadable, or its rows are not sorted.
+    /// One of the files is damaged, or its rows are not sorted.
     #[error("{0}")]
     Damaged(Damage),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The caller stopped the merge.
+    /// The caller stopped the merge or the thinning.
     #[error("it was interrupted")]
     Stopped,
 }
@@ -54,8 +54,7 @@ pub struct MergedFile {
     staged: StagedObject,
     /// Number of rows in the merged file.
     pub rows: u64,
-    /// Number of rows of OTLP retries that were dropped, because they equal other rows in all
-    /// columns.
+    /// Number of rows that were dropped as retries, because they equal other rows in all columns.
     pub retries: u64,
     /// Size of the file, in bytes.
     pub bytes: u64,
@@ -65,7 +64,7 @@ impl MergedFile {
     /// Makes the file durable and visible.
     ///
     /// # Errors
-    /// Returns an error if the disk fails.
+    /// Returns an error if the store fails.
     pub fn publish(self) -> Result<(), StoreError> {
         self.staged.publish()
     }

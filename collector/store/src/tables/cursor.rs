@@ -19,7 +19,7 @@ pub(super) struct ReadContext {
     pub(super) names: StringInterner,
     pub(super) indexer: TextIndexer,
     pub(super) keys: AttributeKeys,
-    /// Number of rows whose attributes are not a JSON object.
+    /// Number of rows whose attributes were parsed, but are not a JSON object.
     pub(super) unreadable_attributes: u64,
 }
 
@@ -108,7 +108,7 @@ impl<T: DeclaredTable> RowLayout<T> {
         T::read(batch, &mut texts, cells)
     }
 
-    /// Returns the selected attributes of a row.
+    /// Returns the attributes of a row that are selected or needed for weights.
     pub(super) fn attributes(&self, row: usize, context: &mut ReadContext) -> AttributeValues {
         let mut values = context.attribute_values(self.attributes.as_ref(), row);
         self.shredded
@@ -163,7 +163,7 @@ impl<T: DeclaredTable> Cursor<T> {
             (self.run, self.row) = (0, 0);
             self.runs.clear();
             let Some(batch) = self.reader.next_batch() else {
-                // Frees the memory of this file, because reading the other files may take much
+                // Frees the rows of this file, because reading the other files may take much
                 // longer.
                 (self.rows, self.runs) = (RowLayout::default(), Vec::new());
                 return None;

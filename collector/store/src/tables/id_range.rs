@@ -1,4 +1,4 @@
-//! Ranges of trace ids: selects the pages of a file for a range, and cuts all ids into ranges with
+//! Ranges of trace ids: selects the pages of a file for a range, and cuts a range into ranges with
 //! about equally many rows.
 
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
@@ -151,7 +151,8 @@ pub(super) fn selection(
     (groups, rows.into())
 }
 
-/// Returns the selected rows of a row group by its pages; `None` if the file has no page index.
+/// Returns the selected rows of a row group by its pages; `None` if the file has no page index of
+/// the trace ids.
 fn pages(
     metadata: &ParquetMetaData,
     group: usize,

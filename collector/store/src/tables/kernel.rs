@@ -3,8 +3,9 @@
 //! A chunk is one file, `kernel/date=…/hour=…/rec-RECORDING-FROM-TO.parquet`. Its name contains the
 //! recording's id (32 hexadecimal digits) and the wall time that it covers, `[FROM, TO)`, in ns
 //! since the Unix epoch. The chunks of a recording follow each other. Gaps between them are chunks
-//! without windows and events, or chunks that failed to be written. Each chunk is self-contained,
-//! because it introduces its threads again. `kernel_schema.rs` documents the columns.
+//! without windows and events, or chunks that failed to be written or were deleted. Each chunk is
+//! self-contained, because it introduces its threads again. `kernel_schema.rs` documents the
+//! columns.
 
 mod rows;
 

@@ -272,8 +272,8 @@ impl Store {
     /// it moves files of the table, and must hold the lock of the data directory.
     ///
     /// # Errors
-    /// Returns an error if the generation cannot be written. The caller must not move files in this
-    /// case.
+    /// Returns an error if the generation cannot be read or written. The caller must not move files
+    /// in this case.
     pub fn announce(&self, table: StoreTable) -> Result<(), StoreError> {
         let known = self.generation(table)?;
         let number = known.and_then(|bytes| std::str::from_utf8(&bytes).ok()?.parse::<u64>().ok());

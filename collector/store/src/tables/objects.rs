@@ -48,8 +48,8 @@ pub enum StoreError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// Temporary files could not be written. Readers merge many files into them, and thinning
-    /// writes its decisions there.
+    /// Temporary files could not be written or read. Readers merge many files into them, and
+    /// thinning writes its decisions there.
     #[error(
         "cannot write temporary files to {directory}: {reason}; if the store has very many files, merge them with \
          `stroboscope store compact`"
@@ -74,7 +74,7 @@ pub struct Store {
     /// Directory of the objects if they are local files, which need explicit syncs. `None` for
     /// other stores, where an object is durable once its write returns.
     local: Option<Directory>,
-    /// Files whose checksums were verified. They are not verified again.
+    /// Files that were found intact. Their checksums are not verified again.
     held: Arc<Mutex<BTreeSet<Path>>>,
 }
 
@@ -137,9 +137,9 @@ impl Store {
         }
     }
 
-    /// Reports whether a file that is about to be read in full is intact. Calls `holds` to verify a
-    /// local file, until the file was found intact once. Does not verify remote files, because
-    /// their transport has checksums of its own.
+    /// Reports whether a file is intact. Calls `holds` to verify a local file, until the file was
+    /// found intact once. Does not verify remote files, because their transport has checksums of
+    /// its own.
     pub(super) fn is_held(
         &self,
         path: &Path,
@@ -351,7 +351,7 @@ pub fn replaced(path: &Path) -> Path {
     Path::from(format!("{REPLACED}/{path}"))
 }
 
-/// Creates an empty file and the directories above it.
+/// Creates or empties a file, and creates missing directories above it.
 pub(super) fn create(disk: &dyn Disk, path: &FsPath) -> io::Result<Box<dyn DiskFile>> {
     match disk.create(path, IfThere::Empty) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -38,7 +38,7 @@ const ROOT_OPERATIONS_MAX: usize = 4_096;
 /// Flags by which root spans are classified.
 const OF_KIND: u32 = SpanFlags::SERVER.0 | SpanFlags::CLIENT.0 | SpanFlags::CONNECTION.0;
 
-/// Facts about the operations of all spans.
+/// Facts about the operations of the spans of one or more files.
 #[derive(Clone, Debug, Default)]
 pub struct OperationFacts {
     /// Operations of spans with a parent. Only spans that the SDK recorded count.
@@ -107,7 +107,7 @@ pub(super) struct OperationScan {
 }
 
 impl OperationScan {
-    /// Adds rows. Ignores rows with invalid columns, which readers of traces report.
+    /// Adds rows. Does not report invalid columns, because readers of traces do.
     pub(super) fn observe(&mut self, batch: &RecordBatch) {
         let _ = add_operations(batch, &mut self.found);
         let _ = add_long(batch, &mut self.trace, &mut self.found);

@@ -14,7 +14,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::objects::Store;
 use super::read_budget::ReadBudget;
 
-/// Number of bytes that a sequential read fetches at a time.
+/// Maximum number of bytes that a sequential read fetches at a time.
 const READ_AHEAD_BYTES: u64 = 64 << 10;
 
 /// Object of the store as a source for the Parquet reader.

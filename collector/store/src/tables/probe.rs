@@ -35,7 +35,7 @@ pub trait RowProbe: Sync {
 /// Result of probing a row group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedGroup {
-    /// Path of the file, for messages.
+    /// Path of the file or description of the temporary run, for messages.
     pub file: String,
     /// Index of the row group in the file.
     pub group: usize,
@@ -50,9 +50,9 @@ pub struct ProbedGroup {
 pub struct ProbeResult {
     /// Traces with a row of any kind, with the kinds of their rows as bits.
     pub found: FxHashMap<u128, u64>,
-    /// Row groups of all files, in the order of files.
+    /// Row groups of all files, in the order of file names and row groups.
     pub groups: Vec<ProbedGroup>,
-    /// Files that could not be read completely.
+    /// Damage that the search found, in addition to [`TraceFiles::damage`].
     pub damage: Vec<Damage>,
 }
 
@@ -107,8 +107,8 @@ impl TraceFiles {
 }
 
 impl TraceFiles {
-    /// Returns the attributes that rows of the files may have, from the statistics. Selected
-    /// attributes that may be stored as JSON are included.
+    /// Returns the attributes that rows of the files may have in columns of their own, from the
+    /// statistics. If a file also stores attributes as JSON, includes all that are selected by key.
     #[must_use]
     pub fn present(&self, keys: &AttributeKeys) -> Vec<String> {
         let files = self.span_files().iter().chain(self.event_files());

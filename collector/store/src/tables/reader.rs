@@ -117,7 +117,7 @@ impl TableFile {
         self.wanted = Some(wanted.clone());
     }
 
-    /// Returns the path of the file, for messages.
+    /// Returns the path of the file or the description of a run, for messages.
     pub(super) fn name(&self) -> &str {
         &self.file
     }
@@ -179,7 +179,7 @@ impl TableFile {
         })
     }
 
-    /// Returns the bounds of the trace ids of the file's row groups.
+    /// Returns the bounds of the trace ids and the number of rows of each row group of the file.
     pub(super) fn row_groups(&self) -> Vec<RowGroupIds> {
         guarded(|| Ok(row_groups(self.metadata.metadata()))).unwrap_or_default()
     }
@@ -273,8 +273,8 @@ impl TableReader {
         }
     }
 
-    /// Creates a reader of the rows of `file` with trace ids in `range`. It may also return rows
-    /// next to these.
+    /// Creates a reader of the rows of `file` with trace ids in `range`; in a restricted file, only
+    /// of the wanted traces. It may also return other rows.
     pub(super) fn of(
         file: &TableFile,
         columns: &[&str],

@@ -32,7 +32,7 @@ pub struct ColumnFacts {
     /// Possible values, as texts, except numbers in `between`. The list is complete unless
     /// `is_unknown` is true.
     pub texts: Vec<String>,
-    /// Lowest and highest value of further numbers; `None` if there are none.
+    /// Lowest and highest value of further numbers; `None` if there are none or they are unknown.
     pub between: Option<(f64, f64)>,
 }
 
@@ -185,8 +185,8 @@ impl RowGroupFacts<'_> {
     }
 }
 
-/// Decodes values from Parquet's plain encoding to texts; `None` for other types, or if the bytes
-/// are damaged.
+/// Decodes texts or 64-bit integers from Parquet's plain encoding to texts; `None` for other types,
+/// or if the bytes are damaged.
 fn plain_values(of: Type, bytes: &Bytes, count: usize) -> Option<Vec<String>> {
     let mut values = Vec::new();
     let mut rest = &bytes[..];

@@ -13,8 +13,8 @@ use super::partition::StoreTable;
 /// Approximate maximum number of rows that are returned at a time.
 const CHUNK_ROWS: usize = 8_192;
 
-/// Trace and span ids of spans that were stored more than once, because OTLP has no sequence
-/// numbers that identify retries.
+/// Trace and span ids of spans without a process that were stored more than once. OTLP, for
+/// example, has no sequence numbers that identify retries.
 pub type RetriedSpans = HashSet<(u128, u64)>;
 
 /// Key by which rows are sorted, as numbers that compare like the columns.
@@ -106,7 +106,7 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
     }
 
     /// Returns the next rows; `None` at the end. An error contains the index of the input that
-    /// failed, if one did.
+    /// failed, or of any input if none did.
     pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, (usize, String)> {
         self.let_go();
         let held_max = 3 * self.inputs.len() + 8;

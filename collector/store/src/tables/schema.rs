@@ -7,9 +7,9 @@
 //! Frequent attributes have columns of their own, which differ from file to file (see `shredding`).
 //!
 //! The lines below declare the other columns in their order. A line has the column's name, its
-//! kind, the expression for its value in a row, and the cell that it is read into. The text at the
-//! end is its meaning for users in `collector/docs/store.md`. `kernel_schema.rs` declares the
-//! columns of **kernel**.
+//! kind, the expression for its value in a row, and the cell that it is read into, if any. The text
+//! at the end is its meaning for users in `collector/docs/store.md`. `kernel_schema.rs` declares
+//! the columns of **kernel**.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl StoreTable {
     }
 }
 
-/// Placeholder for the value of the attributes, which `write.rs` computes from all rows of a file.
+/// Placeholder for the JSON of the attributes, which `write.rs` fills in.
 fn no_json<Row>(_: &Row) -> Option<&str> {
     None
 }
@@ -62,8 +62,9 @@ pub(super) fn schema(table: StoreTable) -> SchemaRef {
 }
 
 table! {
-    /// Finished spans, sorted by (`trace_id`, `start_ns`). The cells of one row fill a cache line
-    /// of 64 bytes, so one more column with a cell would cost every reader a second line.
+    /// Finished spans, sorted by (`trace_id`, `start_ns`, `span_id`, `process`). The cells of one
+    /// row fill a cache line of 64 bytes, so one more column with a cell would cost every reader a
+    /// second line.
     pub(super) Spans(row: SpanRow) => struct SpanCells {
         trace_id: Id = row.trace_id, "big-endian; zeros: outside any request";
         trace_name: Nullable<PlainText> = row.trace_name,

@@ -187,8 +187,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the sweep with the definition, on ranges that are nested like those of a store:
-        /// their widths are powers of four.
+        /// Compares the sweep with the definition, on ranges that are nested like those of a store.
+        /// Here their widths are powers of four.
         #[test]
         fn covered_files_are_those_that_lie_in_another(
             files in proptest::collection::btree_set(

@@ -68,7 +68,7 @@ impl ShardPlan {
     }
 
     /// Returns two ranges: the lowest trace ids with about `rows` rows, and all others. Returns one
-    /// range if there are no more rows than that.
+    /// range if there are no more rows than that, or if `rows` is 0.
     #[must_use]
     pub fn first_and_rest(&self, rows: u64) -> Vec<IdRange> {
         let total: u64 = self.groups.iter().map(|group| group.rows).sum();
@@ -101,7 +101,7 @@ impl ShardPlan {
     }
 }
 
-/// Lists the files of each table in order of their paths, as of one moment.
+/// Lists the files of each table of traces in order of their paths, as of one moment.
 fn listed(store: &Store) -> Result<Vec<Vec<(Path, u64)>>, StoreError> {
     let mut files = store.list_together(&StoreTable::OF_TRACES)?;
     files.iter_mut().for_each(|files| files.sort());

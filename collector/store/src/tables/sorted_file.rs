@@ -110,8 +110,8 @@ impl SortedFile {
     }
 
     /// Returns the batches of the file with the columns of `schema`. These must include all columns
-    /// of the file, except attribute columns that are folded into JSON. `rows` is the number of
-    /// rows per batch.
+    /// of the file, except attribute columns that are folded into JSON. `rows` is the maximum
+    /// number of rows per batch.
     pub(super) fn batches(&self, schema: &SchemaRef, rows: usize) -> Result<SortedBatches, String> {
         let build = || {
             ParquetRecordBatchReaderBuilder::new_with_metadata(

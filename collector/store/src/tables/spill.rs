@@ -3,7 +3,7 @@
 //! only the selected columns.
 //!
 //! An open file of any size takes memory for its footer, and for a page and a zstd decoder of each
-//! column. A decoder alone takes 95 KB, which is more than a file with the rows of ten seconds.
+//! column. A decoder alone takes 95 KB, which is more than the size of many small files.
 //! Runs are unnamed files, so the system deletes them when the last reader ends, even if it is
 //! killed.
 
@@ -38,13 +38,13 @@ use super::values::values;
 use super::write::properties_with;
 
 /// Default maximum number of files of a table that are read together. A compacted store has one or
-/// a few per hour. With twelve columns and two readers, each file takes 2 MB, so a search over a
-/// week's 177 files takes 450 to 580 MB. With a limit of 64, it took 370 MB, and 9.2 s instead of
+/// a few per hour. With twelve columns and two readers, each file takes 2 MB. A search over a
+/// week's 177 files took 450 to 580 MB. With a limit of 64, it took 370 MB, and 9.2 s instead of
 /// 3.8 s.
 pub(super) const FILES_MAX: usize = 256;
 /// Maximum number of groups that are merged at the same time.
 const WORKERS_MAX: usize = 4;
-/// Number of rows that are decoded ahead, over all files of a group.
+/// Maximum number of rows that are decoded ahead, over all files of a group of up to 2,048.
 const ROWS_TOGETHER: usize = 131_072;
 const BATCH_ROWS_MIN: usize = 64;
 const BATCH_ROWS_MAX: usize = 2_048;
@@ -66,7 +66,7 @@ pub(super) struct SpillRequest<'a> {
     pub(super) files_max: usize,
 }
 
-/// Opened files of a table, and counts of the other files.
+/// Opened files of a table, and counts of the store's files.
 #[derive(Debug, Default)]
 pub(super) struct OpenedFiles {
     pub(super) files: Vec<TableFile>,
@@ -103,7 +103,7 @@ struct MergedGroup {
 /// Opens the files of a table, and merges the smallest first if there are too many.
 ///
 /// # Errors
-/// Returns an error if there are too many files and runs cannot be written.
+/// Returns an error if there are too many files and they cannot be merged.
 pub(super) fn open_files<T: DeclaredTable>(
     wanted: &SpillRequest<'_>,
     objects: Vec<(Path, u64)>,
@@ -195,7 +195,7 @@ impl SpillRequest<'_> {
 
     /// Returns the damage in the pages of a file, by its checksum. Decoding does not find such
     /// damage reliably, because a corrupted page may decode to other values. Returns `None` for an
-    /// intact file, for a remote one, and if checksums are not verified.
+    /// intact file, for one that is remote or has no checksum, and if checksums are not verified.
     fn flaw(&self, object: &(Path, u64), file: &TableFile) -> Option<Damage> {
         if !self.is_verified {
             return None;
@@ -358,8 +358,8 @@ impl SpillRequest<'_> {
         Ok(merged)
     }
 
-    /// Returns the schema of a run: the selected columns of the table, and the selected attribute
-    /// columns of the files, up to the limit of merged files.
+    /// Returns the schema of a run: the selected columns of the table, and the attribute columns of
+    /// the files that are read, up to the limit for a compacted file.
     fn union(&self, files: &[TableFile]) -> SchemaRef {
         let mut more = std::collections::BTreeMap::new();
         let mut counts = std::collections::BTreeMap::new();

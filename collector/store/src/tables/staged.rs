@@ -91,7 +91,8 @@ impl StagedObject {
         })
     }
 
-    /// Makes the complete object durable, and then visible.
+    /// Makes the contents of the complete object durable, then makes the object visible, and then
+    /// makes its name durable.
     pub(super) fn publish(self) -> Result<(), StoreError> {
         let Self { store, path, to } = self;
         match to {

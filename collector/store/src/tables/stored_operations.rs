@@ -20,9 +20,9 @@ use super::reader::{TableFile, TableReader};
 /// Key of the metadata entry. Its number increases with every change of the rules by which facts
 /// are found, also of the rule for names. Readers scan files that lack the current entry.
 const KEY: &str = "stroboscope.operations.1";
-/// Minimum number of rows of a file with an entry. A scan of fewer rows takes little time.
+/// Minimum number of rows for an entry. A scan of fewer rows takes little time.
 const ROWS_MIN: u64 = 8_192;
-/// Maximum size of an entry per row, in bytes. Facts about names that seldom repeat are not stored.
+/// Maximum size of an entry per row, in bytes. A file whose names seldom repeat gets no entry.
 const BYTES_PER_ROW_MAX: f64 = 0.5;
 
 /// Facts in the form of an entry, as JSON.
@@ -42,8 +42,8 @@ pub(super) struct FactsWriter {
 }
 
 impl FactsWriter {
-    /// Creates a collector for a file of a table with this number of rows. Returns `None` if the
-    /// file should have no entry.
+    /// Creates a collector for a file of a table with at most this number of rows. Returns `None`
+    /// if the file should have no entry.
     pub(super) fn of(table: StoreTable, rows: u64) -> Option<Self> {
         let is_wanted = table == StoreTable::Spans && rows >= ROWS_MIN;
         is_wanted.then(|| Self {

@@ -1,7 +1,7 @@
 //! Writes a file of a table without the rows of the requests that thinning drops.
 //!
-//! The other rows stay as they are, except that spans get a new `tracestate` if their request
-//! represents more requests than before.
+//! The other rows stay as they are, except that spans of reweighted requests get a new
+//! `tracestate`.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Decisions about the requests of an hour that is thinned, in the order of trace ids.
 //!
-//! The decisions are in a temporary file, because an hour may have millions of requests. All tables
-//! of the hour follow them, so that a request is kept or dropped as a whole.
+//! The decisions are in a temporary file, because an hour may have millions of requests. The tables
+//! of requests all follow them, so that a request is kept or dropped as a whole.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read as _, Seek as _, Write as _};
@@ -20,7 +20,7 @@ use super::spill::temporary_file;
 use super::trace_files::{FileLists, TraceFiles};
 use super::traces::TraceReader;
 
-/// Maximum size of a request that is thinned, in bytes. Larger ones stay unchanged.
+/// Maximum memory to reserve for a request that is thinned, in bytes. Larger ones stay unchanged.
 const TRACE_BYTES_MAX: usize = 64 << 20;
 /// Size of an entry: the trace id, the kind of decision, and the previous threshold.
 const ENTRY_BYTES: usize = 16 + 1 + 8;
@@ -55,7 +55,7 @@ pub(crate) struct ThinningLog {
 impl ThinningLog {
     /// Decides about all requests in `thinned`, the files of spans and of events that are thinned.
     /// `others` are files in which requests may have further records: a request with a record in
-    /// them stays unchanged.
+    /// them stays unchanged, as does a request with unreadable attributes.
     ///
     /// # Errors
     /// Returns an error if a file is damaged, if the store or a temporary file fails, or if

@@ -15,8 +15,8 @@ use super::reader::{Damage, TableFile};
 use super::schema::{Events, Spans};
 use super::spill::{FILES_MAX, SpillRequest, open_files};
 
-/// Maximum number of open files over all ranges that are read at the same time. Each range opens
-/// all files, and an open file takes up to about 1 MiB.
+/// Maximum number of file readers over all ranges that are read at the same time, if there is more
+/// than one range. Each range has a reader of each file, which takes up to about 1 MiB.
 const CURSORS_MAX: usize = 2_048;
 
 /// Minimum number of files of a table that are read together, even if there is too little memory
@@ -45,9 +45,9 @@ pub struct TraceFiles {
 impl TraceFiles {
     /// Opens all files. The traces read from them have the selected attributes in
     /// [`attributes`](stroboscope_analysis::record::TraceRecords::attributes). The attribute
-    /// `element`, if selected, is an exception. Its values for spans and for events of event logs
+    /// `element`, if selected, is an exception. Its values for spans and for events without a span
     /// are in [`elements`](stroboscope_analysis::record::TraceRecords::elements). Its values for
-    /// events inside spans are in these events.
+    /// events inside spans are in these events. Log lines inside spans keep it as an attribute.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or temporary files cannot be written.
@@ -223,8 +223,8 @@ impl TraceFiles {
             .sum()
     }
 
-    /// Returns the number of files of the store that will be read, including those that were merged
-    /// to temporary files.
+    /// Returns the number of files of the store that were opened and not skipped, including those
+    /// that were merged to temporary files.
     #[must_use]
     pub fn files(&self) -> usize {
         self.read
@@ -249,14 +249,15 @@ impl TraceFiles {
     }
 
     /// Cuts the traces into at most `parts` ranges with about equally many rows, and not many fewer
-    /// than `rows_min` each. Returns fewer ranges if their readers would open too many files.
+    /// than `rows_min` each. Returns fewer ranges if they would need too many file readers.
     #[must_use]
     pub fn ranges(&self, parts: usize, rows_min: u64) -> Vec<IdRange> {
         self.ranges_within(&IdRange::ALL, parts, rows_min)
     }
 
     /// Cuts the traces of `within` like [`ranges`](Self::ranges). The files must have been opened
-    /// for this range.
+    /// for this range. Ranges may have fewer than `rows_min` rows if the files also have rows of
+    /// other traces.
     #[must_use]
     pub fn ranges_within(&self, within: &IdRange, parts: usize, rows_min: u64) -> Vec<IdRange> {
         let groups: Vec<_> = self

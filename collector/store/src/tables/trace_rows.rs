@@ -16,7 +16,7 @@ use crate::query_memory::{QueryLack, QueryShare};
 pub struct SpanRead {
     /// Span without its events.
     pub record: SpanRecord,
-    /// Attributes of the span that the reader selected.
+    /// Attributes of the span that are selected or needed for weights.
     pub attributes: AttributeValues,
 }
 
@@ -25,7 +25,7 @@ pub struct SpanRead {
 pub struct TraceRows {
     pub id: u128,
     /// Trace id as its source wrote it; `None` if that is the id in 32 lower-case hexadecimal
-    /// digits.
+    /// digits, or if the trace has no spans.
     pub name: Option<Arc<str>>,
     /// Spans in order of time.
     pub spans: Vec<SpanRead>,

@@ -63,7 +63,7 @@ impl<T: DeclaredTable> MergeByTrace<T> {
     }
 
     /// Passes all rows of a trace to `visit`, file by file, and returns the number of files that
-    /// contain rows of it. The trace must be the next one.
+    /// contain rows of it. Does nothing and returns 0 if the next trace is another one.
     pub(super) fn take(
         &mut self,
         id: u128,
@@ -332,7 +332,7 @@ impl TraceReader {
             }
         });
         if files > 1 || trace.spans.len() > spans_max {
-            // Sorts like a file, so that the result does not depend on the distribution of spans
+            // Sorts like a file, so that the order does not depend on the distribution of spans
             // over files.
             sort_spans(&mut trace.spans);
             trace.spans.truncate(spans_max);

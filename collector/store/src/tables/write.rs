@@ -22,7 +22,7 @@ use super::stored_operations::FactsWriter;
 use super::texts::TextColumns;
 use crate::record::Rows;
 
-/// Number of rows that are converted to columns at a time.
+/// Maximum number of rows that are converted to columns at a time.
 const CHUNK_ROWS: usize = 16_384;
 /// Maximum number of rows in a row group. Row groups may be large, because a reader holds only some
 /// pages of a row group.
@@ -151,7 +151,7 @@ pub(super) fn properties(table: StoreTable) -> Result<WriterProperties, StoreErr
     Ok(properties_with(table, compression))
 }
 
-/// Returns the Parquet properties of a table's files with another compression.
+/// Returns the Parquet properties of a table's files with the given compression.
 pub(super) fn properties_with(table: StoreTable, compression: Compression) -> WriterProperties {
     let about = vec![
         KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),
