@@ -182,8 +182,8 @@ fn tell_events_apart(trace: &mut TraceRecords) {
         .windows(2)
         .any(|pair| events[pair[0]].seq == events[pair[1]].seq)
     {
-        // Events that are equal in all fields keep equal numbers, because they were sent twice and
-        // count once.
+        // Events that are equal in all fields keep equal numbers, because they count as one event
+        // that was sent twice.
         let mut alike: FxHashMap<EventRecord, u32> = FxHashMap::default();
         for (seq, at) in order.iter().enumerate() {
             let event = &mut events[*at];

@@ -6,9 +6,9 @@ const WHOLE_BYTES_MAX: u64 = 256 << 10;
 const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
 /// Maximum number of files that are kept open. By default, Linux allows a process 1,024.
 const OPEN_FILES_MAX: usize = 512;
-/// Number of rows (of 64 bytes) that the readers of all files together may decode ahead. The budget
-/// of one file has bounds: smaller batches cost more per row, and batches of more than a page save
-/// nothing.
+/// Number of rows (64 bytes each for spans) that the readers of all files together may decode
+/// ahead. The budget of one file has bounds: smaller batches cost more per row, and batches of more
+/// than a page save nothing.
 const AHEAD_ROWS: usize = 1 << 20;
 const BUDGET_ROWS_MIN: usize = 64;
 const BUDGET_ROWS_MAX: usize = 2_048;

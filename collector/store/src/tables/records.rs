@@ -71,7 +71,7 @@ pub fn event_read(row: &EventRow, texts: &[Arc<str>], attributes: AttributeValue
 }
 
 /// Adds a span to its trace, with its attributes. If `keys` include weights, also adds the sampling
-/// data in its `tracestate`.
+/// data in its `tracestate`, and drops this attribute unless it is selected.
 pub fn add_span(
     trace: &mut TraceRecords,
     span: SpanRecord,

@@ -27,9 +27,11 @@ pub struct BatchRead {
     pub spans: u32,
     /// Number of events in the batch.
     pub events: u32,
-    /// Windows that closed since the previous batch.
+    /// Windows that were recorded since the previous batch. A long window is reported in pieces
+    /// while it is open.
     pub windows: Vec<WindowRow>,
-    /// Losses, each with its cause and the number of losses since the process started.
+    /// Losses, each with its cause and a number since the process started: of lost records, or of
+    /// losses if the cause keeps the record.
     pub losses: Vec<(String, u64)>,
     /// State of the host's clock as its kernel reports it; `None` if the batch does not report it,
     /// or in older files.

@@ -26,8 +26,8 @@ const TRACE_BYTES_MAX: usize = 64 << 20;
 const ENTRY_BYTES: usize = 16 + 1 + 8;
 
 /// Returns the hash by which a request is kept: the upper half of XXH3-128 of the 16 bytes of the
-/// trace id in big-endian order. It depends on all bits of the id, but not on how they compare with
-/// a sampler's threshold.
+/// trace id in big-endian order. It depends on all bits of the id, and is practically independent
+/// of the random bits that samplers compare with their thresholds.
 fn hash_of(trace_id: u128) -> u64 {
     (XxHash3_128::oneshot(&trace_id.to_be_bytes()) >> 64) as u64
 }

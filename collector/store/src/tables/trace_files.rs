@@ -93,7 +93,7 @@ impl TraceFiles {
 
     /// Opens the files like [`TraceFiles::open_bounded`], and reads as many of them together as fit
     /// into `bytes_max`, but at least 4 and at most 256 of each table. Verifies the checksums of
-    /// all files that it opens, so that readers of different ranges leave out the same files.
+    /// all local files that it reads, so that readers of different ranges leave out the same files.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or temporary files cannot be written.

@@ -1,7 +1,7 @@
 //! Memory reservation for a trace while it is read.
 
-/// Memory of a record while its trace is analysed, in bytes. It includes its segments and their
-/// critical path, but not its attributes.
+/// Assumed memory of a record while its trace is analysed, in bytes. It includes its segments and
+/// their critical path, but not its attributes.
 pub const ANALYSED_RECORD_BYTES: usize = 960;
 /// Growth of a trace after which more memory is reserved, in bytes.
 const ROOM_STEP_BYTES: usize = 1 << 20;

@@ -205,9 +205,9 @@ impl TraceReader {
 
     /// Replaces the content of `trace` with the first `spans_max` spans of trace `id` and their
     /// events. These are the spans that start first if `spans_max` is below
-    /// [`RECORDS_PER_TRACE_MAX`]. Attributes of other spans may remain in `trace`. Trace `id` must
-    /// be the next one. Calls `room` like [`TraceReader::next_within`]. Returns the number of all
-    /// spans of the trace.
+    /// [`RECORDS_PER_TRACE_MAX`]. Attributes and elements of other spans may remain in `trace`.
+    /// Trace `id` must be the next one. Calls `room` like [`TraceReader::next_within`]. Returns the
+    /// number of all spans of the trace.
     ///
     /// # Errors
     /// Returns the number of all spans of the trace if `room` returned false.
