@@ -156,10 +156,9 @@ pub(super) fn attach_attributes(
     }
 }
 
-/// Makes the elements and attributes of events refer to their event by number instead of by index.
-/// Numbers are unique only within one import; all log lines from OTLP without a span have number 0.
-/// If numbers collide, the events are renumbered in the same order. Does nothing if the trace has
-/// no elements and no attributes.
+/// Makes the elements and attributes of events, if any, refer to their event by number instead of
+/// by index. Numbers are unique only within one import, and all log lines from OTLP without a span
+/// have number 0. If numbers collide, the events are renumbered in the same order.
 fn tell_events_apart(trace: &mut TraceRecords) {
     let TraceRecords {
         events,

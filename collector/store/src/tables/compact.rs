@@ -52,7 +52,6 @@ impl From<arrow_schema::ArrowError> for MergeError {
 #[derive(Debug)]
 pub struct MergedFile {
     staged: StagedObject,
-    /// Number of rows in the merged file.
     pub rows: u64,
     /// Number of rows that were dropped as retries, because they equal other rows in all columns.
     pub retries: u64,

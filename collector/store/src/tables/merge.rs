@@ -5,11 +5,9 @@ use std::collections::BinaryHeap;
 
 /// Sorted run that is read row by row.
 pub trait SortedRun {
-    /// Row that the run yields.
     type Row;
     /// Key that the run is sorted by.
     type Key: Ord;
-    /// Returns the key of a row.
     fn key(row: &Self::Row) -> Self::Key;
     /// Returns the next row; `None` at the end.
     fn next_row(&mut self) -> Option<Self::Row>;

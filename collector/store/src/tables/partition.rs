@@ -26,7 +26,6 @@ pub enum StoreTable {
 }
 
 impl StoreTable {
-    /// List of all tables.
     pub const ALL: [Self; 5] = [
         Self::Spans,
         Self::Events,

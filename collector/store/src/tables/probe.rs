@@ -39,7 +39,6 @@ pub struct ProbedGroup {
     pub file: String,
     /// Index of the row group in the file.
     pub group: usize,
-    /// Number of rows in the row group.
     pub rows: u64,
     /// Kinds that the row group may contain, as bits; 0 if it was skipped.
     pub may: u64,

@@ -49,7 +49,6 @@ pub struct RowGroupFacts<'a> {
 }
 
 impl RowGroupFacts<'_> {
-    /// Returns the table of the row group.
     #[must_use]
     pub fn table(&self) -> StoreTable {
         self.table

@@ -23,9 +23,7 @@ pub struct BatchRead {
     pub from_ns: i64,
     /// End of the covered time, in ns since the Unix epoch.
     pub to_ns: i64,
-    /// Number of spans in the batch.
     pub spans: u32,
-    /// Number of events in the batch.
     pub events: u32,
     /// Windows that were recorded since the previous batch. A long window is reported in pieces
     /// while it is open.

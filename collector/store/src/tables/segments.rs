@@ -18,9 +18,7 @@ const THINNED: &str = "-thinned";
 /// Range of log segments, from `first` to `last`, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Segments {
-    /// Number of the first segment.
     pub first: u64,
-    /// Number of the last segment.
     pub last: u64,
     /// True if the file lacks the requests that thinning dropped.
     pub is_thinned: bool,
