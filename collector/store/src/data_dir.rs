@@ -33,7 +33,7 @@ pub enum DataDirError {
         "{0} holds a store, which an agent does not keep; choose another directory with --data"
     )]
     HoldsStore(PathBuf),
-    /// Another process writes to the directory.
+    /// Another [`Lock`] of the directory exists.
     #[error(
         "another stroboscope is writing to {0}; stop it, or use another directory with --data (collectors with directories of their own \
          share an object store by --publish)"
@@ -66,7 +66,8 @@ pub struct DataDir {
     disk: Arc<dyn Disk>,
 }
 
-/// Lock of the one process that may write to a data directory. The system releases it when the
+/// Lock of a data directory. Only its holder may write the log and the checkpoint, and move or
+/// delete files of the tables; imports add files without it. The system releases it when the
 /// process ends, even if it is killed.
 #[derive(Debug)]
 pub struct Lock {
@@ -102,12 +103,11 @@ impl DataDir {
     }
 
     /// Checks that a directory may become a data directory: it is missing, has no files of other
-    /// programs, or is a data directory already. Accepts a directory that cannot be read, because
-    /// writing to it will fail. Callers check this before they write to it.
+    /// programs except hidden ones, or is a data directory already. Accepts a directory that cannot
+    /// be read, because writing to it will fail. Callers check this before they write to it.
     ///
     /// # Errors
-    /// Returns an error if the directory is not a data directory and contains files of other
-    /// programs.
+    /// Returns an error if the directory is not a data directory and contains such files.
     pub fn refuse_foreign(root: &Path) -> Result<(), DataDirError> {
         match foreign_entry(root) {
             None => Ok(()),

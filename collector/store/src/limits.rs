@@ -44,7 +44,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limits on a span of another system, such as OpenTelemetry.
+    /// Returns the limits on a span or log record of another system, such as OpenTelemetry.
     #[must_use]
     pub fn of_span(&self) -> SpanLimits {
         SpanLimits {
@@ -78,8 +78,8 @@ pub const IN_FLIGHT_PER_STREAM_MAX: usize = 64;
 /// deadline of a transfer allows for its size at this rate.
 pub const FORWARD_RATE_MIN: u64 = 64 << 10;
 
-/// Maximum number of process incarnations in the ledger. A new one beyond it makes the ledger
-/// forget those that have been idle longest.
+/// Number of process incarnations in the ledger from which on a new one makes the ledger forget
+/// those that have been idle longest. A ledger rebuilt from the tables may have more.
 pub const INCARNATIONS_MAX: usize = 65_536;
 
 /// Maximum number of separate runs of stored sequence numbers per incarnation.

@@ -76,7 +76,7 @@ pub struct PublishCounters {
 }
 
 impl PublishCounters {
-    /// Returns the number of failures for this reason.
+    /// Returns the counter of failures for this reason.
     #[must_use]
     pub fn failures(&self, cause: PublishFailure) -> &AtomicU64 {
         &self.failures[cause as usize]

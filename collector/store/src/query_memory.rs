@@ -42,7 +42,7 @@ pub enum QueryLack {
     /// The query would exceed the limit of a single query; contains the limit in MiB, and its name.
     #[error("it needs more than the {0} MiB allowed for one query ({1})")]
     Query(usize, &'static str),
-    /// Other queries hold the remaining memory.
+    /// Too little of the memory for all queries is left.
     #[error("other queries use all memory for queries (--query-memory): try again later")]
     All,
 }

@@ -101,7 +101,7 @@ pub struct EventRow {
     pub attributes: Option<Box<str>>,
 }
 
-/// Window `[open_ns, close_ns)` that a process actually recorded.
+/// Window `[open_ns, close_ns)` that a process actually recorded, or a piece of a long one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowRow {
     /// Start of the window, in ns since the Unix epoch.
@@ -134,7 +134,7 @@ pub struct LoadRow {
     pub cpu_ns: Option<i64>,
     /// Resident memory at `to_ns`, in bytes; `None` if the system does not report it.
     pub memory_bytes: Option<u64>,
-    /// Number of requests that began in the process.
+    /// Number of requests that entered the process.
     pub requests: u64,
 }
 
@@ -148,7 +148,7 @@ pub struct BatchRow {
     pub service: StringId,
     pub host: StringId,
     pub pid: u32,
-    /// Start of the process, in ns since the Unix epoch.
+    /// Start of recording in the process, in ns since the Unix epoch.
     pub started_ns: i64,
     pub sdk_version: StringId,
     /// Start of the covered time, in ns since the Unix epoch.
@@ -163,7 +163,7 @@ pub struct BatchRow {
     pub spans: u32,
     /// Number of events in the batch.
     pub events: u32,
-    /// Windows that closed since the previous batch.
+    /// Windows recorded since the previous batch. A long window comes in pieces while it is open.
     pub windows: Vec<WindowRow>,
     /// Losses, each with its cause and the number of losses since the process started.
     pub losses: Vec<(StringId, u64)>,

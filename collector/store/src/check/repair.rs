@@ -16,8 +16,9 @@ const DAMAGED: &str = "damaged";
 
 impl Check {
     /// Moves damaged files to `damaged/`, and restores the files that they replaced, if those still
-    /// exist. Completes interrupted compactions. Rebuilds a missing, damaged or outdated checkpoint
-    /// from the table of batches. The caller must hold the lock of the data directory.
+    /// exist. Completes or undoes interrupted compactions and thinnings. Rebuilds a missing,
+    /// damaged or outdated checkpoint from the table of batches. The caller must hold the lock of
+    /// the data directory.
     ///
     /// # Errors
     /// Returns an error if the store or the disk fails.

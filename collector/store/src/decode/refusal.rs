@@ -36,7 +36,7 @@ pub enum Refusal {
         /// Number of strings in the batch.
         strings: usize,
     },
-    /// String 0 is not empty, as the protocol requires.
+    /// String 0 is not empty, although the protocol requires that.
     #[error("string 0 must be empty")]
     FirstString,
     /// A time, a duration or the end of a span is negative, or does not fit into 63 bits of ns.

@@ -13,7 +13,7 @@ use crate::record::{
 };
 
 /// Maximum length of a piece of a provenance log, in bytes. It is small, because readers decode
-/// many rows together; a string of a span may be as long.
+/// many rows together.
 const PROVENANCE_PIECE_BYTES: usize = 32 << 10;
 
 impl CheckedBatch {

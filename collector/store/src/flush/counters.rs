@@ -20,10 +20,10 @@ pub struct Counters {
     pub records: AtomicU64,
     /// Number of group commits to the log.
     pub commits: AtomicU64,
-    /// Number of bytes appended to the log.
+    /// Size of the records appended to the log, in bytes.
     pub wal_bytes_written: AtomicU64,
-    /// Number of bytes in the log that are not flushed to the tables yet (in an agent: not
-    /// forwarded).
+    /// Size in bytes of the log segments that are not flushed to the tables yet (in an agent: not
+    /// forwarded), without abandoned ones.
     pub wal_bytes: AtomicU64,
     /// Number of bytes written to Parquet files by flushes.
     pub parquet_bytes: AtomicU64,

@@ -4,7 +4,7 @@ use crate::data_dir::DataDirError;
 use crate::ledger::CheckpointError;
 use crate::tables::StoreError;
 
-/// Reason why a log segment was not flushed or forwarded.
+/// Reason why a log was not opened, or a segment of it was not flushed or forwarded.
 #[derive(Debug, thiserror::Error)]
 pub enum FlushError {
     /// A segment of the log cannot be read or deleted.

@@ -21,7 +21,7 @@ use crate::wal::{Payload, PayloadKind, remove_segment, segment_path};
 /// not block.
 pub trait Arrivals: std::fmt::Debug + Send {
     /// Receives the new rows of a segment. The collector received the segment's latest record at
-    /// `received_ns` (ns since the Unix epoch).
+    /// `received_ns` (ns since the Unix epoch; 0 for a segment without records).
     fn arrived(&self, rows: Box<Rows>, received_ns: i64);
 
     /// Moves the watermark to `now_ns` (ns since the Unix epoch): all data that the collector

@@ -43,7 +43,7 @@ pub struct Forwarder {
     /// collector that later opens the data directory stores the rest of the log.
     directory: PathBuf,
     checkpoint: Checkpoint,
-    /// False while the checkpoint on disk is an older one.
+    /// False while the checkpoint on disk may be an older one.
     is_saved: bool,
     counters: Arc<Counters>,
     upstream: Box<dyn Upstream>,
@@ -150,7 +150,7 @@ impl Forwarder {
                 // The disk is full, so the segment is deleted first to make room for the
                 // checkpoint. Otherwise, a log that filled the disk would never shrink. After a
                 // crash in between, the ledger lacks only this segment's batches. Their senders
-                // have acknowledgements, and the gateway recognises retries.
+                // have acknowledgements, and the other collector recognises retries.
                 self.remove(segment)?;
                 self.save()?;
             }

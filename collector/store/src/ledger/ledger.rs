@@ -29,16 +29,17 @@ pub struct LedgerEntry {
     pub host: String,
     /// Process id on the host; 0 if unknown.
     pub pid: u32,
-    /// Arrival of the process's first batch, in ns since the Unix epoch; 0 if unknown.
+    /// Arrival of the process's first batch since the ledger has known it, in ns since the Unix
+    /// epoch; 0 if unknown.
     pub first_seen_ns: i64,
     /// Arrival of the process's latest batch, in ns since the Unix epoch. In a ledger rebuilt from
     /// the tables, this is the end of the time that the batch covers.
     pub last_seen_ns: i64,
     /// Burst-config that the process reported last; `None` if unknown.
     pub config: Option<ReportedConfig>,
-    /// True if the process sent its last batch.
+    /// True if the process reported that it stops recording.
     pub has_ended: bool,
-    /// Number of spans and events stored.
+    /// Number of spans and events in the stored batches that the ledger has entered.
     pub records: u64,
     /// Number of losses since the process started, by cause, according to its reports.
     pub losses: BTreeMap<String, u64>,
@@ -78,8 +79,9 @@ impl Ledger {
     }
 
     /// Reports whether a batch that is not entered yet has new information: a record, a loss, a
-    /// clock step, a changed burst-config, or an unknown process. Other batches report only loads,
-    /// provenance logs, the clock's state, the process's end, and windows without records.
+    /// clock step, a changed burst-config, or an unknown process. Other batches report only known
+    /// losses, loads, provenance logs, the clock's state, the process's end, and windows without
+    /// records.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
         let Some(known) = self.entries.get(&batch.incarnation()) else {
@@ -165,8 +167,7 @@ impl Ledger {
         }
     }
 
-    /// Replaces the losses of forgotten processes by those of another ledger, so that totals never
-    /// decrease.
+    /// Replaces the losses of forgotten processes by those of another ledger.
     pub fn keep_forgotten_losses(&mut self, other: &Self) {
         self.past_losses.clone_from(&other.past_losses);
     }

@@ -11,8 +11,8 @@ use crate::tables::{REPLACED, Store, StoreTable, is_part, is_readable};
 
 impl Care {
     /// Cleans up after a crash. Moves covered files, and the files of an interrupted deletion, to
-    /// `replaced/`. Deletes unfinished files and the files of an unfinished thinning. Keeps files
-    /// that an unreadable file covers.
+    /// `replaced/`. Deletes files of unfinished merges and thinnings. Keeps files that an
+    /// unreadable file covers.
     ///
     /// # Errors
     /// Returns an error if the store fails.

@@ -10,7 +10,7 @@
 //!    [`Segments`](crate::tables::Segments)).
 //! 3. Listings in progress are invalidated ([`Store::announce`](crate::tables::Store::announce)).
 //! 4. The inputs are moved to `replaced/`, where readers that listed them earlier find them.
-//! 5. After a grace period, they are deleted.
+//! 5. They are deleted after a grace period, or earlier if replaced files take too much space.
 //!
 //! A crash leaves covered files, which readers ignore, or files of step 1. The first round after a
 //! start removes them. Merging and retention skip the files of segments that the checkpoint does

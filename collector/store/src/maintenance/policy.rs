@@ -13,7 +13,7 @@ use object_store::path::Path;
 use crate::tables::{Hour, Segments};
 
 /// Number of files of a tier in one merge. With a flush every ten seconds, an hour takes 15 merges,
-/// whose files are not merged again before the hour is over. With a fan-in of 16, each row was
+/// whose files are not merged again before the hour is over. With a fan-in of 16, most rows were
 /// written once more.
 const FAN_IN: u64 = 24;
 /// Maximum number of files in one merge after an hour is over. A merge holds a few batches of rows
@@ -139,7 +139,7 @@ mod tests {
         )
     }
 
-    /// Simulates an hour of flushes. Returns the writes per row, the maximum number of files, and
+    /// Simulates an hour of flushes. Returns the rewrites per row, the maximum number of files, and
     /// the final number.
     fn hour(flushes: u64, bytes: u64, is_cared_for: bool) -> (f64, usize, usize) {
         let (mut files, mut written, mut most): (Vec<(Path, u64)>, u64, usize) = (Vec::new(), 0, 0);

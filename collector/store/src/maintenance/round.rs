@@ -30,9 +30,9 @@ pub struct ThinningSettings {
     /// Time from the end of an hour until it is thinned; at least [`SETTLED`](super::SETTLED),
     /// because records may arrive until then.
     pub after: Duration,
-    /// Share of the requests that is kept, above 0 and at most 1.
+    /// Share that is kept of the requests that may be dropped, above 0 and at most 1.
     pub ratio: f64,
-    /// Minimum duration of the root spans of requests that stay unchanged; `None` for no such rule.
+    /// Duration of a root span from which on its request stays unchanged; `None` for no such rule.
     pub slow: Option<Duration>,
 }
 

@@ -4,7 +4,7 @@
 //! The hour's files of spans, events and provenance are written again without the dropped requests,
 //! as `NAME-thinned`. A crash may come between any two of these steps:
 //!
-//! 1. The decisions about all requests are written to a temporary file.
+//! 1. The decisions to drop or reweight requests are written to a temporary file.
 //! 2. One object names all new files durably. No listing contains these files while it exists.
 //! 3. The new files are written, synced and renamed.
 //! 4. Listings in progress are invalidated, and the object is removed durably. From then on, the
@@ -173,7 +173,7 @@ fn is_thinnable(path: &Path) -> bool {
     Segments::of(path).is_some_and(|of| !of.is_thinned)
 }
 
-/// Returns the path of the thinned file.
+/// Returns the path of the thinned file; `None` for a file without log segments in its name.
 fn thinned_path(path: &Path) -> Option<Path> {
     let (directory, _) = path.as_ref().rsplit_once('/')?;
     let segments = Segments {

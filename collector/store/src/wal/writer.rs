@@ -10,7 +10,7 @@ use super::record::Payload;
 use super::segment_files::segment_path;
 use crate::disk::{Disk, DiskFile, IfThere, LocalDisk, remove_if_there};
 
-/// Reason why a group was not appended. No record of the group counts as durable.
+/// Reason why an append or a probe failed. No record of a failed group counts as durable.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WalError {
     /// The disk is full, or a quota is exhausted.
