@@ -58,8 +58,8 @@ const NOT_SYNCED: [ErrorKind; 4] = [
 /// `generations/` and `replaced/` (see [`maintenance`](crate::maintenance)). It may also contain
 /// `requests`, `damaged/` and `checkpoint.json.damaged` (see [`check`](crate::check)), and
 /// `imports/` with the receipts of imports. A collector that publishes adds `published.json`, and
-/// one that hashes values adds `redact.key`. The directory `cache/` can be deleted at any time. The
-/// directory of an agent contains `wal/`, `forwarded/` and `lock`, and possibly `redact.key`.
+/// one that hashes values may add `redact.key`. The directory `cache/` can be deleted at any time.
+/// The directory of an agent contains `wal/`, `forwarded/` and `lock`, and possibly `redact.key`.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,

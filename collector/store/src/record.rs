@@ -75,7 +75,7 @@ pub struct SpanRow {
     pub attributes: Option<Box<str>>,
 }
 
-/// Row of an event of a span or of an event log, or of a log line from OTLP.
+/// Row of an event, such as one of a span or of an event log, or of a log line from OTLP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRow {
     /// Id of the request; 0 for none.
@@ -92,8 +92,8 @@ pub struct EventRow {
     pub host: StringId,
     /// Service of the process; empty for imported event logs.
     pub service: StringId,
-    /// Task of an event of an event log, or of a log line from OTLP; `None` for events of spans. A
-    /// row with a task and a span is a log line inside the span, not one of the span's events.
+    /// Task of an event of an event log, or of a log line from OTLP; `None` for other events. A row
+    /// with a task and a span is a log line inside the span, not one of the span's events.
     pub task: Option<StringId>,
     /// Name of the event.
     pub name: StringId,
@@ -205,7 +205,7 @@ pub struct Rows {
     pub strings: Strings,
     /// Rows of finished spans.
     pub spans: Vec<SpanRow>,
-    /// Rows of events of spans and of event logs, and of log lines from OTLP.
+    /// Rows of events and of log lines from OTLP.
     pub events: Vec<EventRow>,
     /// Rows of the batches that carried the spans and events. Imports and OTLP requests have none.
     pub batches: Vec<BatchRow>,

@@ -16,7 +16,7 @@ use crate::tables::{
 };
 use crate::wal::{list_segments_on, read_segment_on, segment_path};
 
-/// Reason why a check has no result.
+/// Reason why a check or a repair failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     #[error(transparent)]

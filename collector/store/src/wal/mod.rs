@@ -1,5 +1,6 @@
 //! Write-ahead log. Data are acknowledged once they are durable in the log. `format.rs`
-//! documents the format. After a crash, `Flusher::recover` puts what is left into the store.
+//! documents the format. After a crash, `Flusher::recover` flushes the remaining segments to the
+//! store; `Forwarder::recover` reads those of an agent.
 
 mod format;
 mod reader;
