@@ -119,7 +119,8 @@ pub struct SelectionArguments {
     pub json: bool,
     /// Only requests that began then or later: a time such as 2026-11-21, 2026-11-21T10:00 or
     /// 2026-11-21T10:00:00+01:00 (UTC unless an offset is given), or an age such as 10min, 1d or
-    /// 2w. Files of records that began more than an hour before it, or after --until, are not read
+    /// 2w. Files are not read if all their records began more than an hour before it, or more than
+    /// an hour after --until
     #[arg(long, value_name = "WHEN", value_parser = parse_instant, allow_hyphen_values = true)]
     pub since: Option<i64>,
     /// Only requests that began before that time, in the format of --since; must be later than
@@ -193,7 +194,8 @@ pub fn parse_max_segments(text: &str) -> Result<usize, String> {
 pub struct ReadingArguments {
     #[command(flatten)]
     pub from: SelectionArguments,
-    /// Share of traces that may contradict a relation before it is dropped (0 to 1)
+    /// Share of the traces with both parts of a relation that may contradict it before it is
+    /// dropped (0 to 1)
     #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = parse_part)]
     pub tolerance: f64,
     /// Leave out segments that match this regular expression over `task [start … end]`, the printed

@@ -112,7 +112,8 @@ pub(crate) struct Timestamps {
     islands: usize,
     hosts: Vec<HostTimestamps>,
     contradictory_pairs: Vec<(String, String)>,
-    /// Number of tasks in event logs whose lines are not in the order in which the task ran.
+    /// Number of tasks in event logs whose timestamps were believed against the order of lines; a
+    /// task counts once for each such pair of hosts.
     disbelieved_tasks: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::advice::advice;
 /// status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCode {
-    /// No report, service, operation, host or other thing has the requested name.
+    /// No report, service, operation, host, attribute or the like has the requested name.
     Unknown,
     /// The arguments are wrong.
     Asked,
@@ -22,9 +22,9 @@ pub enum FailureCode {
     TooLarge,
     /// Other queries hold the memory: a retry may succeed later.
     Busy,
-    /// Two periods have no change, or too few requests, to explain.
+    /// Two periods have no change of the requested rank, or too few requests, to explain.
     NothingToExplain,
-    /// Any other failure.
+    /// Any other failure, such as a trace or a segment that does not exist.
     Failed,
 }
 

@@ -42,8 +42,8 @@ const WARNINGS: (usize, u64) = (3, 12);
 /// A request fails if its root does: by an attribute `error` that is not false, or by a panic.
 /// Requests with missing parts count, too; those without a root fail if a failure leaves the
 /// recorded part. A failure starts at a failed span that no failure below it reaches; if there are
-/// several, at the one that ended first. Requests with a failed span whose root did not fail have
-/// recovered. The command also searches for attributes of spans that distinguish failed requests of
+/// several, at the one that ended first. Other requests with a failed span have recovered. The
+/// command also searches for attributes of spans that distinguish failed requests of
 /// a root operation from others, as `explain` does. It needs at least 12 of both kinds. If the
 /// error rate rose, it uses only requests since then. It ignores attributes of the failure itself.
 #[derive(Debug, Args)]
@@ -67,7 +67,7 @@ pub struct FailuresReport {
     requests: u64,
     failed: u64,
     failed_share: f64,
-    /// Number of requests in which a span failed, but not the root.
+    /// Number of requests that did not fail, although a span failed.
     recovered: u64,
     /// Root operations, most failed requests first.
     roots: Vec<FailureRootRow>,
@@ -88,7 +88,8 @@ pub struct FailuresReport {
     /// root operations with at least 12 requests of both kinds are examined: those with the most
     /// failed requests.
     indistinct: Vec<String>,
-    /// Commands that examine the first change further; empty on a page, which has links.
+    /// Commands that examine the first change further; empty if there is none, and on a page, which
+    /// has links.
     #[serde(skip)]
     commands: String,
     #[serde(skip)]
@@ -136,7 +137,8 @@ pub struct FailureOriginRow {
     last_ns: Option<i64>,
     /// Id of the request with the first of the failed spans.
     example: Option<String>,
-    /// Operations through which the failure of the example travelled, from the origin to the root.
+    /// Operations through which the failure of the example travelled, from the origin upwards. The
+    /// middle of a list of more than 24 is replaced by its number of operations.
     trail: Vec<String>,
 }
 
@@ -163,7 +165,7 @@ rows! {
         let others = |of| ns(&row.latency_without_failed, of);
     }
     root: Text, "root operation" = match row.root == NO_ROOT || row.failed == 0 {
-        // Pages of requests list only requests with a root.
+        // The page lists only requests whose root failed.
         true => Cell::from(row.root.as_str()),
         false => Cell::Linked(
             row.root.clone(),

@@ -17,10 +17,10 @@ use crate::verb::Page;
 /// Arguments that forms lack, because they concern printing or this process's memory.
 const OF_PRINTING: [&str; 5] = ["json", "full_names", "each", "help", "memory_limit"];
 
-/// A subcommand that reads a store and has a page.
+/// Form of a subcommand that servers answer, as a page or as a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerbPage {
-    /// Name on the command line; the page is `/NAME`.
+    /// Name on the command line. The page is `/NAME`, unless a richer page replaces it.
     pub name: &'static str,
     /// Full name with its parent subcommand, such as `tradeoffs log`.
     pub words: &'static str,

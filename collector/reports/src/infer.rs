@@ -35,8 +35,8 @@ use stroboscope_render::show::{Cell, Doc, Names};
 ///
 /// Starts from all hypotheses: for every two segments, that one happens before the other, or that
 /// they exclude each other; for every two tasks that work on the same data elements, that they form
-/// a pipeline. Drops each hypothesis that a trace contradicts. The attribute `element` names the
-/// data that a span or an event works on.
+/// a pipeline. Drops each hypothesis that a larger share of traces contradicts than --tolerance
+/// allows. The attribute `element` names the data that a span or an event works on.
 #[derive(Debug, Args)]
 pub struct Infer {
     #[command(flatten)]
@@ -417,7 +417,7 @@ impl Report for InferenceReport<'_> {
                 traces: counts.traces,
             }
         };
-        // Show no rows here, as there may be thousands of segments; `model` lists them.
+        // Show no rows here, as there may be thousands of segments; `model --all` lists them.
         doc.table(
             "",
             &inference.segments().map(segment).collect::<Vec<_>>(),

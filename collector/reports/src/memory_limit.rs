@@ -10,7 +10,7 @@ use crate::size::parse_size;
 const MIB: u64 = 1 << 20;
 /// Minimum of the default limit, in bytes.
 const LEAST_DEFAULT: u64 = 256 * MIB;
-/// Minimum limit in bytes. With less, not even the buffers of a few files would fit.
+/// Minimum limit in bytes.
 const LEAST_TO_READ: u64 = 32 * MIB;
 /// Assumed memory in bytes of a machine that does not report its memory.
 const UNKNOWN: u64 = 4_096 * MIB;

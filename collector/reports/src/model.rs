@@ -31,16 +31,16 @@ use stroboscope_store::query_memory::QueryShare;
 
 /// Bytes of memory for a relation in all forms in which it is shown.
 const BYTES_PER_RELATION: usize = 160;
-/// Maximum number of rows of each table on a page. More rows slow down the browser's layout. --json
-/// has all rows, and --focus finds specific ones.
+/// Maximum number of rows of each table on a page, except for that of the operations below a focus.
+/// More rows slow down the browser's layout. --json has all rows, and --focus finds specific ones.
 const PAGE_ROWS: usize = 40;
 /// Print the causal model as a table, JSON or a graph; merge, save and compare models
 ///
 /// Shows one operation with the segments right before and right after its own. --focus selects the
 /// operation; by default, it is the one that requests wait for most, or with --load the one in most
 /// requests. --all shows all operations. Tables and graphs show only relations that do not follow
-/// from others. --json has all relations with their support: how many traces could have
-/// contradicted each, and how many did.
+/// from others. --json has all relations. For orders and exclusions, it has how many traces could
+/// have contradicted each, and how many did.
 ///
 /// Uses the model of the store, or with --load a saved one; --merge adds saved models. With
 /// --compare, shows instead how it differs from an earlier model: relations that only one of the

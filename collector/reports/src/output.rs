@@ -83,7 +83,7 @@ pub fn has_colour() -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Returns the view of text on standard output, as wide as the terminal.
+/// Returns the view of text on standard output, with its [`width`] and colour.
 pub fn terminal_view() -> TextView {
     TextView {
         width: width(),

@@ -87,7 +87,7 @@ pub struct OverviewReport {
     /// Weighted count behind `used_traces`.
     #[serde(skip)]
     pub requests: WeightedCount,
-    /// Commands that examine the step further; empty on a page, which has links.
+    /// Commands that examine the step further; empty without one, and on a page, which has links.
     #[serde(skip)]
     commands: String,
 }

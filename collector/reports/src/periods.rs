@@ -172,7 +172,7 @@ impl PeriodArguments {
         let before_source = source_of(self.before_data.as_ref(), of_before)?;
         let after_source = source_of(None, of_after)?;
         if !self.are_asked() {
-            // Pages and tools have neither a second directory nor formulas.
+            // Pages and tools accept neither a second directory nor formulas.
             let more = runtime.map_or("", |_| {
                 "; or --before-data, the directory of the earlier period; or a formula for a side, --before-where or \
                  --after-where"

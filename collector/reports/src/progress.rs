@@ -13,7 +13,7 @@ const QUIET_FOR: Duration = Duration::from_secs(2);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Number of steps between two readings of the clock.
 const STEPS_PER_LOOK: u64 = 64;
-/// Maximum number of steps of a task, such as shards, up to which each step reads the clock.
+/// Maximum total of a task, such as its number of shards, for which each step reads the clock.
 const FEW_STEPS: u64 = 4_096;
 
 /// Returns an observer that shows tasks on standard error.

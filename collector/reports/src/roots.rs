@@ -42,7 +42,7 @@ pub struct RootRow {
     complete: u64,
     incomplete: u64,
     with_caller: u64,
-    /// Number of failed roots among the used requests; absent if attributes were not read.
+    /// Number of failed roots among the used requests; absent if they were not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<u64>,
     share_of_time: f64,

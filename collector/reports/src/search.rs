@@ -128,7 +128,7 @@ pub struct SearchSays {
     /// Number of requests or bursts with unknown results, such as those that are cut off or whose
     /// clocks err too much.
     unknown: u64,
-    /// Attributes in the formula that no span has.
+    /// Attributes in the formula that no request has.
     absent_attributes: Vec<String>,
     /// Certain and possible matches, or counterexamples of the assertion; empty for a search of
     /// bursts.

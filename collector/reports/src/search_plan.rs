@@ -20,10 +20,10 @@ pub(crate) struct SearchPlanSays {
     /// Number of requests read, of all `requests` in the range.
     read: u64,
     requests: u64,
-    /// Number of requests that may have the needed spans; 0 if the search did not look for them, or
+    /// Number of traces that may have the needed spans; 0 if the search did not look for them, or
     /// if files are damaged.
     candidates: u64,
-    /// Number of requests that were only partly seen, and were read for that reason.
+    /// Number of requests that may be incomplete, all of which were read; 0 in a search for bursts.
     not_all_seen: u64,
     /// Number of groups of bursts that were held in memory one after the other; `held_bytes` is the
     /// size of the largest.

@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 
 use stroboscope_render::show::{scrubbed_lines, sentences};
 
-/// Prints a formatted line on standard error, with control characters other than line feeds
-/// replaced by U+FFFD.
+/// Prints a formatted line on standard error. Replaces characters that a terminal would obey,
+/// except line feeds, by U+FFFD.
 #[macro_export]
 macro_rules! say {
     ($($said:tt)*) => { $crate::stderr::say_line(format_args!($($said)*)) };

@@ -108,7 +108,7 @@ impl NamedStudy {
         self.of.selection()
     }
 
-    /// Returns the underlying study, for more than one question.
+    /// Returns the underlying study.
     pub fn inner(&self) -> &stroboscope_query::Study {
         &self.of
     }

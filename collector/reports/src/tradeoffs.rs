@@ -20,8 +20,7 @@ use stroboscope_query::{Notes, SlackModelReport, SlackModelSettings, tradeoffs};
 ///
 /// A service names its tradeoff points with the SDK (`stroboscope::tradeoff`). Copies of requests
 /// explore them in all fidelities. `learn` infers models from these recordings and writes a policy,
-/// which `collect --tradeoffs FILE` sends to all services. `log` shows what has been left out since
-/// then.
+/// which `collect --tradeoffs FILE` sends to all services. `log` shows what was left out.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct TradeoffsVerb {
@@ -41,8 +40,8 @@ enum Tradeoffs {
 ///
 /// Learns two models. Latency by load and tradeoff rate is learned from requests that explored. The
 /// cost of an item's absence, by its provenance, is learned from the metered answers of requests
-/// that left nothing out. One answer in four is held out for validation. With --slack-by, also
-/// learns the slack of each component by a key, such as the user; this needs no requests that
+/// that left nothing out. About one answer in four is held out for validation. With --slack-by,
+/// also learns the slack of each component by a key, such as the user; this needs no requests that
 /// explore.
 #[derive(Debug, Args)]
 struct Learn {

@@ -46,7 +46,8 @@ pub trait ReadingVerb {
     /// Computes the report from a study of the store.
     fn answer(&self, study: &NamedStudy) -> Result<Self::Report, Failure>;
 
-    /// Reads one shard, and saves its part; returns `None` if no shard is requested.
+    /// Reads one shard and saves its part, or prints the report of the workers of `--cluster`.
+    /// Returns `None` if neither is requested.
     fn run_shard(&self, _: &Runtime) -> Option<Result<Status, Failure>> {
         None
     }
@@ -109,7 +110,7 @@ pub type TakeReport<'a> = &'a mut dyn FnMut(&dyn ServedReport) -> Result<(), Fai
 
 /// A subcommand that servers answer as well: a page, a tool for agents, or both.
 pub trait PageVerb {
-    /// Reads the store, and passes the report to `take`. Prints and writes nothing.
+    /// Reads the store, and passes the report to `take`. Does not print the report.
     ///
     /// # Errors
     /// Fails if there is no report, or if `take` fails.
@@ -222,8 +223,8 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Rows of a report. Text and JSON show the first `top` rows; Parquet files and SQL tables have
-/// all.
+/// Rows of a report. Text and JSON show at most the first `top` rows; Parquet files and SQL tables
+/// have all.
 #[derive(Clone, Debug)]
 pub struct Top<T> {
     pub rows: Vec<T>,

@@ -32,8 +32,9 @@ pub trait JudgingReport: Report {
 }
 
 impl VerdictFiles {
-    /// Computes a report, prints it, and writes its verdict to the files. Without a result, the
-    /// files state the reason, so that a CI system does not show those of an earlier run.
+    /// Computes a report, prints it, and writes its verdict to the files. If `answer` fails, the
+    /// files state the reason, so that a CI system does not show those of an earlier run. Writes
+    /// nothing if arguments name one file twice.
     pub fn give<R: JudgingReport>(
         &self,
         verb: &'static str,
