@@ -88,7 +88,7 @@ pub struct BurstPlan {
     /// Share of time that is recorded.
     duty: f64,
     open_now: bool,
-    /// Current time in ms since the Unix epoch, like all times here.
+    /// Current time in ms since the Unix epoch, like the times of `windows`.
     now_ms: u64,
     /// Next windows in which the config records; one that is open begins at `now_ms`.
     windows: Vec<PlannedWindow>,

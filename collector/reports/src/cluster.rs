@@ -97,13 +97,13 @@ impl ClusterArguments {
     }
 }
 
-/// Returns the failure of a binary without the engine.
+/// Returns the failure of a binary without the `cluster` feature.
 #[cfg(not(feature = "cluster"))]
 fn not_built<T, R>(_unused: T) -> Result<R, Failure> {
     Err(Failure::new(NOT_BUILT))
 }
 
-/// Reason why a binary without the engine can neither drive workers nor be a worker.
+/// Reason why a binary without the `cluster` feature can neither drive workers nor be a worker.
 #[cfg(not(feature = "cluster"))]
 pub const NOT_BUILT: &str = "this binary was built without the cluster: build with `cargo build --release --features cluster` \
      (DataFusion compiles for many minutes). `--shard` and `merge` divide a report over machines without it";

@@ -34,7 +34,7 @@ pub fn tell(notes: &Notes) -> Status {
 pub enum Remark {
     /// Data that was left out, or a circumstance that makes figures misleading.
     Note(String),
-    /// Detail of the previous remark.
+    /// Detail of the last note before it.
     Detail(String),
     /// Data that could not be read.
     Error(String),

@@ -132,7 +132,7 @@ pub struct Page {
     pub serve: fn(&ArgMatches, &Reader, TakeReport<'_>) -> Result<(), Failure>,
 }
 
-/// Tables of a subcommand without arguments.
+/// SQL tables of a subcommand's report, computed with default arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Tables {
     /// Tables that the subcommand's report contains.
