@@ -35,8 +35,8 @@ use stroboscope_render::show::{Cell, Doc, Names};
 ///
 /// Starts from all hypotheses: for every two segments, that one happens before the other, or that
 /// they exclude each other; for every two tasks that work on the same data elements, that they form
-/// a pipeline. Drops each hypothesis that a larger share of traces contradicts than --tolerance
-/// allows. The attribute `element` names the data that a span or an event works on.
+/// a pipeline. Drops each hypothesis that a trace contradicts, unless --tolerance allows it. The
+/// attribute `element` names the data that a span or an event works on.
 #[derive(Debug, Args)]
 pub struct Infer {
     #[command(flatten)]
