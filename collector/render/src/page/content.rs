@@ -8,8 +8,8 @@ use crate::show::{Chart, Doc, Drawing, Figure, Part, Passage};
 /// Minimum number of headings for a table of contents.
 const CONTENTS_FROM: usize = 4;
 
-/// Maximum width of a graph that is scaled to fit a window: its lines of text are at least 8 px
-/// high then.
+/// Maximum width of a graph that is scaled to fit a window. The text of a wider one would be too
+/// small.
 const GRAPH_FITS_PX: u32 = 1_500;
 
 /// Renders a document as the content of a site's page. Each table has its default number of rows.

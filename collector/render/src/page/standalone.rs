@@ -17,8 +17,8 @@ pub struct Section {
     pub doc: Doc,
 }
 
-/// The only script of pages in files. It sorts tables and moves graphs; without it, the page still
-/// shows everything. It is wrapped in CDATA for readers that parse the page as XML.
+/// The only script of pages in files. It makes tables and graphs interactive; without it, the page
+/// still shows everything. It is wrapped in CDATA for readers that parse the page as XML.
 static SCRIPT: LazyLock<String> =
     LazyLock::new(|| format!("//<![CDATA[\n{}\n//]]>", Asset::Tables.text()));
 

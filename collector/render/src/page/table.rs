@@ -9,8 +9,8 @@ use url::form_urlencoded;
 /// Maximum number of rows of a table that a page shows at first, and number of rows that the link
 /// to the next rows adds.
 const ROWS_PER_PAGE: usize = 50;
-/// Maximum number of rows of a table on a page, regardless of its address: a browser can still
-/// scroll through them.
+/// Maximum number of rows of a table with links to more rows, regardless of the page's address: a
+/// browser can still scroll through them.
 const ROWS_MAX: usize = 5_000;
 
 /// Number of rows to show on a page, and the page's address for links to more rows.

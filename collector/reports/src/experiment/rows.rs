@@ -68,8 +68,8 @@ pub(super) struct NoiseRow {
     /// Relative difference that nineteen in twenty pairs of equal sides stay within, with as many
     /// units as this experiment has.
     pub here: f64,
-    /// Ratio of the experiment's own interval to `here`, which should be about 1; null if it has no
-    /// interval, or if `here` is 0.
+    /// Ratio of the experiment's own standard error to that of equal sides of its size, which
+    /// should be about 1; null if it has no interval, or if `here` is 0.
     pub interval_to_noise: Option<f64>,
 }
 

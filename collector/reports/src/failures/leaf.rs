@@ -21,7 +21,7 @@ pub struct FailureLeafRow {
     recall: f64,
     /// Number of requests that satisfy the conditions.
     requests: u64,
-    /// Number of requests in the held-out sample that satisfy the conditions.
+    /// Number of held-out requests in the leaf, before all requests refined its thresholds.
     held_out: u64,
     /// Probability that chance alone separates the requests this clearly.
     p_value: f64,

@@ -15,7 +15,7 @@ pub(super) struct NamedItem {
     pub(super) id: String,
     /// Name that the service gave; empty if none is known.
     pub(super) name: String,
-    /// Log that made or read the item: a service and its request, or a file.
+    /// Log that made or read the item: a service and its request, or a file; empty if unknown.
     pub(super) log: String,
     /// Service that wrote the log; null if it is unknown.
     pub(super) service: Option<String>,

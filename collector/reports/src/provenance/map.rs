@@ -1,4 +1,4 @@
-//! Report of the sources of all outputs.
+//! Report of the sources of outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

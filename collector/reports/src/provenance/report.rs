@@ -85,7 +85,7 @@ struct ContentPart {
     text: String,
     /// Items at which the query of these bytes ended.
     sources: Vec<String>,
-    /// Ids of these items.
+    /// Ids of these items, in ascending order, while `sources` is in order of name.
     source_ids: Vec<String>,
 }
 

@@ -51,8 +51,8 @@ struct Group {
     mean_slack_share: f64,
 }
 
-/// Difference between the groups. An infinite effect size, which occurs if neither group varies, is
-/// null.
+/// Difference between the groups. The effect size is null if it is infinite, because neither group
+/// varies and their means differ.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ShareDifference {
     difference: f64,

@@ -105,13 +105,13 @@ struct PeriodSummary {
     categories: u64,
     /// Number of requests beyond the limit of categories, whose structure is not distinguished.
     uncategorised: u64,
-    /// Mean time from one request to the next, in ns, in the time in which requests were recorded:
-    /// that of windows or of samplers' bursts, or the whole time if requests have sampling weights
-    /// or most of them began outside of windows. Null with fewer than two requests, if the start
-    /// times of some requests were not kept, or if the bursts of samplers have too few.
+    /// Mean time from one request to the next, in ns. If samplers recorded at least half of the
+    /// requests in bursts, only that time counts; else that of windows, or the whole time if
+    /// requests have sampling weights or most began outside of windows. Null with fewer than two
+    /// requests, if some start times were not kept, or if samplers' bursts have too few.
     inter_arrival_mean_ns: Option<f64>,
-    /// Median time from one recorded request to the next, in ns; also null if requests have
-    /// sampling weights.
+    /// Median time from one recorded request to the next, in ns. Null with fewer than two requests,
+    /// if some start times were not kept, or if requests have sampling weights.
     inter_arrival_p50_ns: Option<u64>,
 }
 

@@ -64,7 +64,8 @@ struct AmongLaterSays {
     later_share: f64,
     /// Number of later requests with the change, and number of the other later ones.
     requests: Sides,
-    /// Number of requests behind precision and recall; smaller if memory did not suffice for all.
+    /// Number of requests behind precision and recall; smaller if memory did not suffice for all,
+    /// or if a request represents several.
     counted: Sides,
     /// Number of requests from which the tree was grown.
     learned_from: Sides,
@@ -151,7 +152,7 @@ pub struct LeafRow {
     recall: f64,
     /// Number of requests of both sides that satisfy the conditions.
     requests: u64,
-    /// Number of requests in the held-out sample that satisfy the conditions.
+    /// Number of held-out requests in the leaf, before all requests refined its thresholds.
     held_out: u64,
     /// Probability that chance alone separates the requests this clearly.
     p_value: f64,

@@ -104,7 +104,7 @@ pub fn request_figure(title: &str, path: &TracePath, labels: &Labels) -> Figure 
 pub struct ModelGraph<'a> {
     pub labels: &'a Labels,
     pub relations: &'a Relations,
-    /// Returns the name of a segment on a single line.
+    /// Returns the name of a segment.
     pub name: &'a dyn Fn(SegmentId) -> SegmentName,
     /// Returns the colour of a segment, as the number of a series.
     pub style: &'a dyn Fn(SegmentId) -> usize,

@@ -92,7 +92,7 @@ pub struct CategoryRow {
     total_ns: f64,
     /// Share of the summed latency of all requests.
     total_share: f64,
-    /// Number of operations; repeated parts count once.
+    /// Number of operations and events; repeated parts count once.
     operations: u64,
     /// True if an operation in the category's requests failed.
     fails: bool,

@@ -32,7 +32,7 @@ pub(super) struct LockJson<'a> {
     max_ns: u64,
     requests: u64,
     waiting: Vec<WaitingJson<'a>>,
-    /// Operations that held the lock, or woke the waiters of a futex.
+    /// Holders of the lock, or wakers of the waiters of a futex, by operation.
     holding: Vec<HoldingJson<'a>>,
     longest: Vec<LongestJson<'a>>,
 }

@@ -164,8 +164,8 @@ fn summary(overview: &KernelOverview) -> String {
     said
 }
 
-/// An operation that waits at a lock or holds it, as a row of a table. The last value is the lock's
-/// total wait, in ns.
+/// A waiter, holder or waker at a lock, as a row of a table. The last value is the lock's total
+/// wait, in ns.
 struct PartRow<'a>(&'a str, WaitSum, u64);
 
 rows! {
@@ -196,14 +196,14 @@ rows! {
     start_ns: Count, "" = u64::try_from(example.start_ns).ok();
 }
 
-/// Locks with the requested name, of all hosts.
+/// Locks with the requested name, of one host or of all hosts.
 pub struct Locks {
     rows: Vec<LockSum>,
     ids: HashMap<u64, u128>,
     notes: Notes,
 }
 
-/// Locks with the requested name, one for each host, with the waits of all requests.
+/// Locks and futexes with the requested name, with the waits of all requests.
 #[derive(Serialize, JsonSchema)]
 struct LocksJson<'a> {
     locks: Vec<LockJson<'a>>,

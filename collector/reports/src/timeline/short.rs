@@ -1,4 +1,4 @@
-//! Merges many short intervals on a processor into one line per thread.
+//! Merges short intervals of a thread on processors into one line.
 
 use std::collections::{BTreeMap, BTreeSet};
 

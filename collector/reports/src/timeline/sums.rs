@@ -58,7 +58,7 @@ struct SumsJson<'a> {
     operations: Vec<OperationJson<'a>>,
     /// Locks and futexes at which any request waited, longest total wait first.
     locks: Vec<LockJson<'a>>,
-    /// Waits of threads that worked for no known request; most of them were idle.
+    /// Waits of threads that worked for no known request; most of these are usually idle.
     other_waits: OtherWaitsJson,
 }
 

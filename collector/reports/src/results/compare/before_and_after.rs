@@ -48,7 +48,7 @@ fn sides(mutation: &Mutation, [before, after]: [&PeriodFlows; 2]) -> Option<[Dra
 }
 
 /// Returns the changed operations of a mutation: those of responsible edges and, for a structural
-/// mutation, those whose calls differ.
+/// mutation, the callees of calls that differ.
 fn changed(
     mutation: &Mutation,
     of: &Comparison,

@@ -17,7 +17,8 @@ use stroboscope_render::rows;
 pub(super) struct CauseRow {
     rank: u64,
     kind: &'static str,
-    /// Responsible service: for late responses between two services, the one that responds.
+    /// Responsible service: for time on the way between two services, the one to blame; the
+    /// callee's by default.
     service: String,
     /// Operation of that service, without the service.
     operation: String,
@@ -31,7 +32,7 @@ pub(super) struct CauseRow {
     /// then the callee's.
     undecided: bool,
     /// Period, `before` or `after`, in the middle of which the changed structure begins or ends;
-    /// null if the whole periods differ by more than chance.
+    /// null if the whole periods differ by more than chance, or if times changed.
     changed_within: Option<&'static str>,
     /// Edge that changed most, or the place where requests begin to diverge.
     edge: Option<String>,
@@ -51,7 +52,7 @@ pub(super) struct TooFewRow {
     service: String,
     operation: String,
     requests: Counts,
-    /// Contribution to the mean latency of the requests of its root operation, in ns.
+    /// Contribution to the change of the mean latency of its root operation's requests, in ns.
     contribution_ns: f64,
     /// Number of requests of each period that would suffice if they differed as the recorded ones
     /// do. If those are too few for any result, assumes that all requests of one period took longer

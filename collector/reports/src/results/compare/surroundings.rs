@@ -116,8 +116,8 @@ impl MixRow {
     }
 
     /// Returns the reason why the requests cannot exclude a rise of the mean latency by `worse_by`;
-    /// `None` if they can, if a period has none, if both have too few to judge, or if the earlier
-    /// mean is 0 or unknown.
+    /// `None` if they can, if a period has none, if both have too few to judge, or if both have
+    /// enough and the earlier mean is 0.
     pub(super) fn doubt(&self, worse_by: f64) -> Option<String> {
         if !self.is_judged() {
             return None;
@@ -150,8 +150,8 @@ impl MixRow {
     }
 }
 
-/// Variation of latency within categories, measured by C² (variance divided by the squared mean),
-/// of categories with over ten requests.
+/// Variation of latency, measured by C² (variance divided by the squared mean), within categories
+/// with over ten requests. Their root operations have requests in both periods.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct VariationSays {
     before: VariationOf,

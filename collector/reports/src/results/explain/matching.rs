@@ -100,8 +100,8 @@ fn of_condition(condition: &ParameterCondition) -> Option<String> {
     Some(format!("{{ {test}{} }}", of_operation(condition)))
 }
 
-/// Returns a term that selects spans of the condition's operation. Omits the name if it has
-/// variable parts.
+/// Returns a term that selects spans of the condition's operation; empty without a service. Omits
+/// the name if it has variable parts.
 fn of_operation(condition: &ParameterCondition) -> String {
     let Some((service, name)) = condition.parameter.operation.split_once(':') else {
         return String::new();

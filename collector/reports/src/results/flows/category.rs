@@ -35,7 +35,7 @@ pub struct CategorySays {
     /// Number of requests in the sample for the density.
     #[serde(skip)]
     sampled: u64,
-    /// Operations of the category's requests, in order.
+    /// Operations and events of the category's requests, in order.
     structure: Vec<StructureRow>,
     /// Times between boundaries on critical paths, in the order of tasks.
     edges: Vec<EdgeRow>,
@@ -47,7 +47,7 @@ pub struct CategorySays {
     schedule: Option<Timeline>,
 }
 
-/// An operation in the structure of a category's requests.
+/// An operation or event in the structure of a category's requests.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct StructureRow {
     /// Number of enclosing operations.

@@ -31,7 +31,7 @@ struct ModeRow {
     latency_ns: f64,
     /// Share of all requests between the valleys on both sides.
     share: f64,
-    /// Height above the valleys, in standard errors.
+    /// Height in standard errors above the higher valley towards a higher mode, or above 0.
     prominence: f64,
 }
 

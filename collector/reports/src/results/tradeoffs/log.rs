@@ -37,7 +37,7 @@ struct LogRow {
     kind: String,
     /// True if decided in advance, false if forced.
     proactive: bool,
-    /// Version of the policy; 0 for none.
+    /// Version of the policy; 0 without a policy, or if the omission was forced.
     policy: u64,
     requests: u64,
     /// Mean share of items that was left out.

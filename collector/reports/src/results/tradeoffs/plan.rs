@@ -25,7 +25,7 @@ struct PlanRow {
     requests_per_second: f64,
     /// Share of items that would be left out.
     tradeoff_rate: f64,
-    /// Predicted latency in ns; null if the load exceeds all measured loads.
+    /// Predicted latency in ns; null if the load exceeds the loads measured at this tradeoff rate.
     predicted_ns: Option<f64>,
     /// True if the goal is predicted to be met.
     met: bool,
