@@ -18,8 +18,8 @@ const PLAIN: &str = "\u{1b}[0m";
 /// Options for rendering documents as text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextView {
-    /// Maximum width of lines, in columns of the terminal. If it is `None`, lines are not broken
-    /// and no column is hidden, for programs that read the text.
+    /// Width of the terminal, in columns. If it is `None`, lines are not broken and no column is
+    /// hidden, for programs that read the text.
     pub width: Option<usize>,
     /// True to show full paths of segments and whole ids of requests.
     pub full_names: bool,

@@ -152,7 +152,7 @@ pub struct LeafRow {
     recall: f64,
     /// Number of requests of both sides that satisfy the conditions.
     requests: u64,
-    /// Number of held-out requests in the leaf, before all requests refined its thresholds.
+    /// Number of held-out requests in the leaf, before its thresholds were refined.
     held_out: u64,
     /// Probability that chance alone separates the requests this clearly.
     p_value: f64,

@@ -24,7 +24,7 @@ use stroboscope_render::show::{
 /// Maximum number of strata in a picture.
 const STRATA_MAX: usize = 12;
 
-/// Critical paths by an attribute, or as cumulative distributions.
+/// Critical paths by an attribute, as cumulative distributions, or both.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BrokenDown {
     #[serde(flatten)]

@@ -48,7 +48,7 @@ struct LogRow {
     /// At most three classes of the items left out, the largest shares first: `ads 45.0%, pages
     /// 30.0%`.
     left_out: String,
-    /// Most frequent cause of forced omissions.
+    /// Most frequent cause of forced omissions; empty for those decided in advance.
     cause: String,
 }
 
