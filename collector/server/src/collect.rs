@@ -81,7 +81,7 @@ pub enum CollectorError {
     /// A file of certificates or tokens cannot be used.
     #[error(transparent)]
     Ports(#[from] DoorError),
-    /// The key for hashing values cannot be read or created.
+    /// The key for hashing values cannot be used or created.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A gRPC socket cannot be opened.

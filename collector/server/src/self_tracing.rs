@@ -3,8 +3,8 @@
 //!
 //! A collector ships its traces under the service [`SERVICE`]. No collector traces the intake of
 //! this service's batches, as each trace would cause another one. A flush is traced if its segment
-//! contains news (see `Ledger::is_news`) of other services from this run. A round of store
-//! maintenance is traced if such a flush came after the previous round.
+//! contains OTLP requests or news (see `Ledger::is_news`) of other services from this run. A round
+//! of store maintenance is traced if such a flush ended after the previous round began.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,7 +28,7 @@ pub struct SelfTracing {
 
 impl SelfTracing {
     /// Starts recording own traces and shipping them to `address`. The SDK's environment variables
-    /// set everything else but the service.
+    /// set everything else except the service.
     ///
     /// # Errors
     /// Returns an error if a variable or the address is invalid, or if the SDK cannot start.

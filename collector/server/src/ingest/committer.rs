@@ -22,7 +22,7 @@ use stroboscope_store::wal::{Payload, WalError, Writer};
 pub enum CommitOutcome {
     /// The batch is durable.
     Stored,
-    /// The batch was durable already.
+    /// An earlier submission of the batch is durable.
     Duplicate,
     /// The batch is older than the ledger's range, and rejected permanently.
     TooOld,
@@ -103,7 +103,7 @@ pub(super) struct IntakeState {
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
     pub(super) failing: Mutex<CommitFailures>,
-    /// Closed segments whose flush is traced: they hold news with a trace context.
+    /// Closed segments whose flush is traced: those closed together hold news with a trace context.
     pub(super) traced: Mutex<BTreeSet<u64>>,
 }
 

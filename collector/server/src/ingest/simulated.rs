@@ -60,7 +60,7 @@ impl Intake {
     /// forwards closed segments by `deliver`.
     ///
     /// # Errors
-    /// Returns an error if the directory is damaged, or if the disk fails.
+    /// Returns an error if the directory is damaged or holds a store, or if the disk fails.
     pub fn simulated_agent(
         data: &DataDir,
         lock: Lock,

@@ -16,7 +16,7 @@ use super::totals::OperationTotals;
 
 /// Maximum operations, and maximum edges. Each further one counts as [`OTHER_ROOTS`].
 const KEYS_MAX: usize = 512;
-/// Maximum remembered addresses of names. Beyond it, all are dropped at once.
+/// Maximum keys remembered by their addresses. Beyond it, all are dropped at once.
 const ADDRESSES_MAX: usize = 4_096;
 /// Kinds of spans as OpenTelemetry's metrics name them.
 const KINDS: [&str; 3] = ["SPAN_KIND_INTERNAL", "SPAN_KIND_SERVER", "SPAN_KIND_CLIENT"];

@@ -18,9 +18,9 @@
 //!   traces concerned. They are compared, and [`Snapshot::clocks_differ`] reports a difference. The
 //!   resolution of timestamps follows from those seen so far.
 //!
-//! Totals since the collector started, for metrics, count all observed requests, spans and calls.
-//! The time on critical paths is that of all complete requests, or an estimate if they are too
-//! many.
+//! Totals since the collector started, for metrics, count all observed requests with a root span,
+//! and all spans and calls between services. The time on critical paths is that of all complete
+//! requests, or an estimate if they are too many.
 //!
 //! The latest complete requests are kept as segments, at most [`RECENT_TRACES_MAX`]. Their critical
 //! paths are computed on demand. Failed requests and spans of the last minutes are counted over all

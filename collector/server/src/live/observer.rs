@@ -53,7 +53,7 @@ pub struct LiveCounts {
     pub early_traces: u64,
     /// Number of records skipped because the model's thread could not keep up.
     pub skipped_records: u64,
-    /// Records left out, by reason.
+    /// Records and attributes left out, by reason.
     pub left_out: LeftOut,
 }
 

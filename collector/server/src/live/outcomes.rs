@@ -12,7 +12,7 @@ use stroboscope_analysis::sampling::{Weight, WeightedCount};
 
 /// Time for which a request counts as recent after the model observed it.
 pub const RECENT: Duration = Duration::from_secs(300);
-/// Length of a time slice, which is dropped as a whole, in ns.
+/// Maximum length of a time slice, in ns. It is dropped as a whole, once its start is not recent.
 const SLICE_NS: i64 = 10_000_000_000;
 /// Maximum operations of one slice; spans of further operations are not counted.
 const OPERATIONS_MAX: usize = 2_048;
@@ -179,7 +179,7 @@ mod tests {
         let found: Vec<_> = recent.operations.iter().map(by_name).collect();
         let expected = ["web:call *", "web:home"].map(|name| (name.to_owned(), (4, 1)));
         assert_eq!(found, expected);
-        // The first slice is too old, and was dropped with the last observation.
+        // The first slice is too old, and was dropped with a later observation.
         assert_eq!(slices.slices.len(), 2);
     }
 

@@ -65,19 +65,19 @@ struct RootTime {
     latency_ns: u128,
 }
 
-/// Totals of the flushes, and the requests of the present one.
+/// Totals of the counted flushes, and the requests added since the latest count.
 #[derive(Debug, Default)]
 pub(super) struct PathTotals {
     pending: Vec<PendingRequest>,
     pending_segments: usize,
     /// Number of times that `pending` was halved.
     halvings: u32,
-    /// Latencies of all requests of this flush, in ns by weight.
+    /// Latencies of all requests added since the latest count, in ns by weight.
     latencies: BTreeMap<ServiceOperation, u128>,
     /// Time of the latest count, and the earliest time of the next one, in ns since the Unix epoch.
     pause: Range<i64>,
     /// Time on critical paths in ns, by weight. The sum over a root operation equals the sum of its
-    /// latencies, except for rounding.
+    /// counted latencies, except for rounding.
     critical: BTreeMap<PathOperation, u128>,
     slack: BTreeMap<ServiceOperation, SlackTotals>,
 }
@@ -169,7 +169,8 @@ impl PathTotals {
         (self.pending_segments, self.halvings) = (0, 0);
     }
 
-    /// Adds times by segment. `operations` contains the operation of each segment.
+    /// Adds times by segment. `operations` contains the operation of each segment, and two more for
+    /// the tail and for requests without a path.
     fn count_times(
         &mut self,
         mut times: BTreeMap<ServiceOperation, RootTime>,

@@ -1,9 +1,9 @@
 //! Model of a sliding window of time, as a ring of slices.
 //!
-//! A slice is the model of one interval of arrival times. The open slice observes traces; the
-//! window is the merge of the open slice and the [`SLICES`] latest closed ones. A slice leaves the
-//! window as a whole, with all that it refuted and all its labels. So after a deploy that reverses
-//! an order, the model has the new order at the latest when the window has passed.
+//! A slice is the model of the traces observed in one interval. The open slice observes traces; the
+//! window is the merge of the open slice and the latest closed ones, at most [`SLICES`]. A slice
+//! leaves the window as a whole, with all that it refuted and all its labels. So after a deploy
+//! that reverses an order, the model has the new order at the latest when the window has passed.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

@@ -67,7 +67,7 @@ pub(super) enum BodyAccounting {
     Messages(Messages),
 }
 
-/// Tracker of message boundaries in a gRPC stream. Five bytes before each message give its length.
+/// Tracker of message boundaries in a gRPC stream. A message begins with a flag and its length.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     head: [u8; 5],

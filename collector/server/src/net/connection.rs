@@ -37,8 +37,8 @@ pub(crate) type Answer = fn(&Parts, &Rejection) -> Response<Body>;
 
 /// Maximum concurrent streams of one connection.
 const STREAMS_MAX: u32 = 256;
-/// Maximum bytes that HTTP reads ahead on one connection before a handler takes them. No pool
-/// counts them.
+/// Maximum bytes that HTTP without gRPC reads ahead on one connection before a handler takes them.
+/// No pool counts them.
 const READ_AHEAD_BYTES: u32 = 64 << 10;
 /// Read-ahead for gRPC, in bytes, where remote services ship batches: 2.6 MB/s at a round trip of
 /// 50 ms.
@@ -349,8 +349,8 @@ fn put_browser_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the cause of a failed connection; `None` for errors other than HTTP's, or if the peer
-/// disconnected.
+/// Returns the cause if the peer violated HTTP or sent too large a head; `None` for other errors,
+/// for example if the peer disconnected.
 fn cause_of(error: &(dyn Error + 'static)) -> Option<RejectionCause> {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -69,7 +69,7 @@ impl CorsOrigin {
 pub(super) struct CorsGrant {
     /// True if responses differ between origins, which caches must know.
     varies: bool,
-    /// Value of `Access-Control-Allow-Origin`; `None` if the request's origin is not allowed.
+    /// Value of `Access-Control-Allow-Origin`; `None` if the request has no allowed origin.
     origin: Option<HeaderValue>,
     is_preflight: bool,
 }

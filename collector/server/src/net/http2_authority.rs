@@ -238,8 +238,8 @@ mod tests {
         [&[u8::try_from(bytes.len()).unwrap()], bytes].concat()
     }
 
-    /// Returns requests of one connection, one for each encoding of the authority that clients
-    /// send.
+    /// Returns the bytes of one connection: requests with all encodings of the authority that
+    /// clients send, and a last one for "good".
     fn requests() -> Vec<u8> {
         const END: u8 = 0x4 | 0x1;
         // POST, http and "/".

@@ -1,4 +1,4 @@
-//! Decompresses gRPC messages before tonic sees them: tonic decompresses without counting bytes.
+//! Decompresses gRPC messages before tonic sees them: tonic would not reserve their bytes first.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

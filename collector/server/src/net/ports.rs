@@ -36,7 +36,7 @@ pub struct NetSettings {
     /// Host names under which requests may reach this collector, in addition to `localhost` and IP
     /// addresses.
     pub allowed_hosts: Vec<String>,
-    /// Origins whose pages may send OTLP over HTTP, in addition to the collector's own.
+    /// Origins whose pages may send OTLP over HTTP, in addition to the port's own.
     pub cors_origins: Vec<CorsOrigin>,
     /// Maximum connections of each port.
     pub connections_max: usize,
@@ -146,7 +146,7 @@ impl Ports {
         secrets.clone()
     }
 
-    /// Returns a receiver that is notified of each later replacement of the secrets.
+    /// Returns a receiver that is notified of later replacements of the secrets.
     pub(super) fn replaced(&self) -> watch::Receiver<()> {
         self.replaced.subscribe()
     }

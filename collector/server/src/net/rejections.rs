@@ -50,7 +50,7 @@ pub enum RejectionCause {
     TokenUnknown,
     /// The token is known, but lacks the role.
     TokenRole,
-    /// The token became invalid during the request.
+    /// The token or the login became invalid during the request.
     TokenWithdrawn,
     /// Too many wrong tokens came through the login form.
     LoginAttempts,

@@ -10,7 +10,7 @@ use ring::rand::SystemRandom;
 pub enum Role {
     /// Sending batches and OTLP.
     Write,
-    /// Reading pages, metrics and the model.
+    /// Reading pages, metrics and the model, and using a worker.
     Read,
     /// Changing the fleet's behaviour: `POST /burst-config`, or the form of `/fleet`.
     Control,
@@ -78,7 +78,7 @@ struct TokenOfRole {
 }
 
 impl Tokens {
-    /// Parses lines of `ROLE TOKEN`; skips empty lines and those that begin with `#`.
+    /// Parses lines of `ROLE[,ROLE...] TOKEN`; skips empty lines and those that begin with `#`.
     pub(crate) fn parse(text: &str) -> Result<Self, BadTokens> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .map_err(|_| BadTokens::NoRandom)?;

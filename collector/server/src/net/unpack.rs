@@ -10,10 +10,10 @@ use super::body::BodyShare;
 /// Minimum step, in bytes, unless the limit is closer. Larger steps are a quarter of the
 /// decompressed size so far.
 const STEP_BYTES_MIN: usize = 64 << 10;
-/// Maximum window of zstd, as a power of two. Go's library writes windows of 32 MiB at its best
-/// level.
+/// Maximum window of zstd, as a power of two. Older versions of Go's library write windows of
+/// 32 MiB at their best level.
 const ZSTD_WINDOW_LOG_MAX: u32 = 25;
-/// Memory of a decoder's state, in bytes.
+/// Memory reserved for a decoder's state, in bytes.
 const DECODER_BYTES: usize = 256 << 10;
 
 /// Compression of a body or a message.
@@ -26,7 +26,7 @@ pub(crate) enum ContentCoding {
 /// Reason why a body or a message is not decompressed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnpackError {
-    /// The decompressed size exceeds the limit of a request, in bytes.
+    /// The compressed or decompressed size exceeds the limit, in bytes.
     #[error("it unpacks to more than {limit} bytes")]
     TooLarge { limit: usize },
     #[error("{0}")]
@@ -46,9 +46,9 @@ impl ContentCoding {
         }
     }
 
-    /// Decompresses up to `limit` bytes. Before each allocation, calls `hold` with the total of
-    /// bytes to reserve for it. Returns an error if the result is larger than `limit`, if the data
-    /// are damaged, or if `hold` fails.
+    /// Decompresses up to `limit` bytes. Before each step, calls `hold` with the total of bytes to
+    /// reserve. Returns an error if the result is larger than `limit`, if the data are damaged, or
+    /// if `hold` fails.
     pub(crate) fn unpack(
         self,
         packed: &[u8],
@@ -65,7 +65,7 @@ impl ContentCoding {
             Self::Zstd => {
                 let mut decoder = zstd::Decoder::with_buffer(packed)?;
                 decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-                // The decoder also keeps its window, which grows with its output.
+                // The decoder also keeps its window, whose used part grows with the output.
                 let window = |bytes: usize| bytes.min(1 << ZSTD_WINDOW_LOG_MAX);
                 let held = |bytes| DECODER_BYTES + bytes + window(bytes);
                 read_in_steps(decoder, limit, |bytes| hold(held(bytes)))
@@ -110,8 +110,8 @@ pub(crate) async fn unpack_beside(
             None => Ok(()),
         })
     };
-    // A runtime with one thread belongs to a simulation. The real time that another thread takes
-    // would affect its results.
+    // A runtime with one thread belongs to a simulation or a test. The real time that another
+    // thread takes would affect the results of a simulation.
     if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
         return unpacking();
     }

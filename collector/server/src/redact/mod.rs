@@ -1,6 +1,6 @@
 //! Redaction, before data are written to the log or the store. It drops or hashes attributes, by
-//! their keys, and the names of tracked items. It drops the contents of these items, and masks
-//! matches of patterns in texts and whole numbers.
+//! their keys, and the names of tracked items. With rules by key, it drops the contents of these
+//! items unless a rule keeps them. It masks matches of patterns in texts and whole numbers.
 //!
 //! `rules` contains the rules, and `pattern` the patterns of values. `native` applies them to
 //! batches of our protocol, `protobuf` and `json` to OTLP requests. Without rules, requests are not
@@ -106,7 +106,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Position of an attribute of a span or event.
+    /// Position of an attribute whose key has no prefix in the store.
     const PLAIN: Self = Self::of("");
 
     /// Position of an attribute that is inside no other.
@@ -193,7 +193,7 @@ impl Redaction {
         let action = rule.action;
         let masks = match action {
             Action::Keep => *masks,
-            // Only the key remains.
+            // At most the key remains.
             Action::Drop | Action::Hash => ALL_MASKS,
         };
         Some(Verdict { action, masks })

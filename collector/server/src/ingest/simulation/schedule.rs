@@ -349,9 +349,9 @@ impl Schedule {
         }
     }
 
-    /// Checks the final state with a working disk: unacknowledged messages are sent again,
-    /// everything is flushed, and the power is cut once more. Then the store must have its expected
-    /// content.
+    /// Checks the final state with a working disk: unacknowledged batches and some unacknowledged
+    /// OTLP requests are sent again, everything is flushed, and the power is cut once more. Then
+    /// the store must have its expected content.
     fn settle(&mut self) -> Result<(), String> {
         let mut life = self
             .open()
