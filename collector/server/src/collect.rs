@@ -252,8 +252,9 @@ impl Collector {
         &self.control
     }
 
-    /// Stops accepting requests and answers those in flight. Then it flushes the log to the store
-    /// (an agent forwards it), or leaves it for the next start, as `how` specifies.
+    /// Stops accepting requests and answers those in flight for some seconds. Then it flushes the
+    /// log to the store (an agent forwards it), or leaves it for the next start, as `how`
+    /// specifies.
     ///
     /// # Errors
     /// Returns an error if the last flush failed or a thread panicked. Acknowledged data that were

@@ -89,7 +89,7 @@ impl LiveModel {
     }
 
     /// Returns the latest complete requests of the last five minutes, and the outcomes of all
-    /// requests of that time. Takes some milliseconds, so async code must not call it.
+    /// requests of that time. Takes milliseconds or longer, so async code must not call it.
     #[must_use]
     pub fn recent(&self, now_ns: i64) -> RecentRequests {
         self.live().recent(now_ns)
@@ -109,7 +109,7 @@ impl LiveModel {
             .collect()
     }
 
-    /// Returns the current model. Takes some milliseconds, so async code must not call it.
+    /// Returns the current model. Takes milliseconds or longer, so async code must not call it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.live().snapshot()

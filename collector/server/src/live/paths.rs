@@ -1,11 +1,12 @@
 //! Time on critical paths since the collector started, by root operation and operation, and slack
 //! by operation.
 //!
-//! A path needs the model's relations, which take milliseconds to compute, and costs about a third
-//! of all other work on a request. So the paths of a flush's requests are computed together at its
-//! end, for at most [`RECENT_TRACES_MAX`] requests with at most [`RECENT_SEGMENTS_MAX`] segments.
-//! If a flush has more, their ids choose a part of them, and the times of each root operation are
-//! scaled to the latencies of all its requests. Slack is that of the chosen requests.
+//! A path needs the model's relations, which take milliseconds or longer to compute, and costs
+//! about a third of all other work on a request. So the paths of a flush's requests are computed
+//! together at its end, for at most [`RECENT_TRACES_MAX`] requests with at most
+//! [`RECENT_SEGMENTS_MAX`] segments. If a flush has more, their ids choose a part of them, and the
+//! times of each root operation are scaled to the latencies of all its requests. Slack is that of
+//! the chosen requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -117,8 +117,8 @@ impl RecentRequests {
         self.refused_segments
     }
 
-    /// Computes the critical paths of the requests, aggregated by segment. Takes some milliseconds,
-    /// so async code must not call it.
+    /// Computes the critical paths of the requests, aggregated by segment. Takes milliseconds or
+    /// longer, so async code must not call it.
     #[must_use]
     pub fn paths(&self) -> (PathAggregate, &Labels) {
         let mut aggregate = PathAggregate::new();
