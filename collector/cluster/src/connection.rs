@@ -61,7 +61,7 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// Returns the header with the token.
+    /// Returns the value of the header with the token; `None` without a token.
     pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>, ClusterError> {
         let value = |token: &String| {
             let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));

@@ -308,7 +308,7 @@ impl Switches {
         let _ = self.0.words()[control::MODE_SELF].fetch_update(AcqRel, Acquire, change);
     }
 
-    /// Sets the offset that the gate adds to monotonic time to get wall time.
+    /// Sets the offset that the programs add to monotonic time to get wall time.
     pub(crate) fn set_wall_offset_ns(&self, offset_ns: i64) {
         self.0.words()[control::WALL_OFFSET_NS].store(offset_ns.cast_unsigned(), Relaxed);
     }

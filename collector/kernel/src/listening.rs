@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use stroboscope_burst::marker::ENV_KERNEL_RECORDER;
 
-/// Reason why services do not learn of a recorder. It records without their markers then.
+/// Reason why services do not learn of a recorder. By default, they then write no markers.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "services write no markers, because the recorder cannot lock {}: {source}; as root, create its directory for the \
@@ -29,7 +29,7 @@ pub struct UnannouncedError {
     source: io::Error,
 }
 
-/// Announcement that makes services write markers while it exists.
+/// Announcement that makes services, by default, write markers while it exists.
 #[derive(Debug)]
 pub(crate) struct MarkerFile {
     _file: File,

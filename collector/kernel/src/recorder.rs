@@ -24,7 +24,7 @@ pub struct Recorder {
     listening: Result<MarkerFile, UnannouncedError>,
 }
 
-/// Recorder whose programs and buffers are loaded, but which does not record yet.
+/// Recorder whose buffers exist, but whose recording has not begun.
 pub struct OpenedRecorder {
     source: Source,
     settings: Settings,
@@ -71,7 +71,8 @@ impl Recorder {
     }
 
     /// Loads programs and buffers into the kernel. After that, with eBPF, the calling thread needs
-    /// no capability, except CAP_BPF for new processes of a control group.
+    /// no capability, except before Linux 5.19: there, adding new processes of a control group
+    /// usually needs CAP_BPF or CAP_SYS_ADMIN.
     ///
     /// # Errors
     /// See [`StartError`]; nothing remains in the kernel then.
@@ -163,8 +164,7 @@ impl Recorder {
         self.source.skipped()
     }
 
-    /// Returns the reason why services do not learn of this recorder and write no markers; `None`
-    /// if they do.
+    /// Returns the reason why services do not learn of this recorder; `None` if they do.
     #[must_use]
     pub fn unannounced(&self) -> Option<&UnannouncedError> {
         self.listening.as_ref().err()

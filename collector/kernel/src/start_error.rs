@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Reason why the kernel cannot be recorded. Services and the collector continue without it.
+/// Reason why the kernel cannot be recorded. Services and the collector run without a recording, too.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -16,7 +16,7 @@ pub enum StartError {
         /// Argument for `setcap`.
         grant: String,
     },
-    /// The kernel rejects the programs, or there are none for this machine.
+    /// The eBPF programs cannot be loaded, or do not work on this machine.
     #[error("the kernel refuses the recorder's eBPF programs: {0}; tracefs may still work")]
     Ebpf(String),
     /// There is no tracefs, or it does not work as required.

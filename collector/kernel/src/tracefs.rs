@@ -266,7 +266,7 @@ fn started_at(process: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// Removes instances of recorders that are gone, and returns their number.
+/// Removes instances of recorders that are gone, and returns the number of removed instances.
 pub(crate) fn remove_orphans(root: &Path) -> usize {
     let Ok(entries) = fs::read_dir(root.join("instances")) else {
         return 0;

@@ -32,8 +32,8 @@ pub(crate) fn without_covered<'a>(
 }
 
 /// Returns the paths of the thinned files in `files`, for each hour with a thinned file that
-/// `uploaded` lacks. They are published once all files of the hour are uploaded, so that readers
-/// see the hour thinned in all tables or in none.
+/// `uploaded` lacks. They are published once all thinned files of the hour are uploaded, so that
+/// readers see the hour thinned in all tables or in none.
 pub(crate) fn half_thinned(
     files: &[PublishedFile],
     uploaded: &BTreeMap<&str, &PublishedFile>,

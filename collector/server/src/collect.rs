@@ -34,7 +34,7 @@ pub struct CollectorSettings {
     /// Factory for the pages of the store, which the address `http` serves too; with `None`, the
     /// collector serves only its own pages.
     pub site: Option<SiteMaker>,
-    /// Collectors to which this one forwards as an agent, and whose burst-config it applies. With
+    /// Collectors to which this one forwards as an agent, and whose directives it relays. With
     /// `None`, the collector keeps a store.
     pub forward: Option<ForwardSettings>,
     /// Burst-config of the fleet; with `None`, each process keeps its own until one is set. An

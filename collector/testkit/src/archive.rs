@@ -93,8 +93,8 @@ impl Archive {
         self.contents().traces.keys().copied().collect()
     }
 
-    /// Returns the ids of a trace, and of all traces that link to it directly or by other traces.
-    /// Only the links of another test's own span count, not those of its work.
+    /// Returns the ids of a trace and of all traces that link to it, directly or via other traces.
+    /// In the trace of another test, only the links of its test span count.
     pub(crate) fn linked(&self, id: u128) -> HashSet<u128> {
         let contents = self.contents();
         let mut linked = HashSet::from([id]);

@@ -69,7 +69,7 @@ impl Formats {
     }
 
     /// Decodes one record to its thread and its event. Returns `None` for an unknown record or one
-    /// that is shorter than its format.
+    /// that lacks a field of the event.
     pub(super) fn decode(&self, record: &[u8]) -> Option<(u32, Body)> {
         let id = u16::from_ne_bytes(record.get(..2)?.try_into().ok()?);
         let format = self.by_id.get(&id)?;

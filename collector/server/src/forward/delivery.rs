@@ -103,7 +103,7 @@ impl Delivery {
         }
         let count = |settled: &[bool]| settled.iter().filter(|settled| **settled).count();
         let before = count(&settled);
-        // If the time runs out, the stream has requests without a reply, so it is dropped, not
+        // If the time runs out, the stream may have requests without a reply, so it is dropped, not
         // reused.
         let delivering = self.deliver_rest(payloads, &mut settled);
         let delivered = timeout_at(until.into(), delivering).await;

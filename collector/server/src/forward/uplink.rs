@@ -63,7 +63,7 @@ impl Uplink {
         }
     }
 
-    /// Returns the client of the current gateway. Waits up to [`CONNECT_MAX`] for a connection.
+    /// Returns the current connection. Waits up to [`CONNECT_MAX`] for one.
     ///
     /// # Errors
     /// Returns the reason, as text for people, if there is no connection.
@@ -155,8 +155,8 @@ impl UplinkTask {
     }
 
     /// Connects and relays the first directive, which must be the gateway's route. Returns an
-    /// error, as text for people, if the gateway does not send a route, or if the route comes back
-    /// to this collector or is too long.
+    /// error, as text for people, if it cannot connect, if the gateway does not send a route, or if
+    /// the route has a loop or is too long.
     async fn open(&self, gateway: &Gateway) -> Result<(Client, Streaming<Directive>), String> {
         let client = gateway.connect().await?;
         let request = ControlRequest {
@@ -211,7 +211,7 @@ impl UplinkTask {
         let control = &self.control;
         let mut returning = pin!(async {
             loop {
-                // Half of the time is random, so that a fleet does not return in one instant.
+                // Up to half of the time is random, so that a fleet does not return in one instant.
                 let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
                 sleep(RETURN.mul_f64(1.0 + random)).await;
                 match &better {

@@ -14,7 +14,7 @@ use tokio::time::Interval;
 
 use super::agents::{AgentLink, Agents, PROBE_EVERY};
 
-/// Lead time of a change if there are no agents. Control streams usually deliver it in time.
+/// Lead time of a change if no agent's delay is known. Control streams usually deliver it in time.
 const LEAD: Duration = Duration::from_secs(1);
 /// Maximum lead time. An agent that takes longer misses the instant, and its processes switch late.
 const LEAD_MAX: Duration = Duration::from_secs(30);
@@ -165,7 +165,7 @@ impl BurstControl {
     }
 
     /// Makes all processes switch to a burst-config at the same future instant: in one second plus
-    /// twice the delay of the slowest agent (if there are any), but in at most 30 s. Returns the
+    /// twice the delay of the slowest agent (if any is known), but in at most 30 s. Returns the
     /// instant, in ns since the Unix epoch.
     #[must_use]
     pub fn set(&self, config: BurstConfig) -> u64 {
@@ -176,8 +176,8 @@ impl BurstControl {
         at_ns
     }
 
-    /// Makes all processes apply this tradeoff policy from now on. A policy without points means
-    /// full fidelity.
+    /// Sends this tradeoff policy to all processes, which apply it on receipt if it is valid. A
+    /// policy without points means full fidelity.
     pub fn set_tradeoffs(&self, policy: impl Into<TradeoffPolicy>) {
         self.tradeoffs.send_replace(Some(policy.into()));
     }

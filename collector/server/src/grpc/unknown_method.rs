@@ -1,4 +1,4 @@
-//! Answers unknown gRPC methods with a hint; logs the first calls of each client.
+//! Answers unknown gRPC methods with a hint; logs the first calls of a limited number of clients.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};

@@ -17,7 +17,7 @@ use stroboscope_store::flush::now_ns;
 struct Text(String);
 
 impl Text {
-    /// Writes the help and the type of a metric of ours.
+    /// Writes the help and the type of a metric with the prefix `stroboscope_`.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.named_family(&format!("stroboscope_{name}"), kind, help);
     }

@@ -121,7 +121,7 @@ fn record(settings: &Settings) -> Result<Recorder, StartError> {
     let opened = Recorder::open(settings)?;
     let needed = match settings.processes {
         // The recorder adds new processes of the cgroup to a map. Before Linux 5.19, changing maps
-        // needs this capability.
+        // usually needs this capability.
         Processes::Cgroup(_) => capabilities::bpf(),
         _ => CapabilitySet::empty(),
     };
@@ -325,7 +325,7 @@ impl Drain {
         }
         let (last, skipped) = cutter.finish(recorder);
         for chunk in rest.into_iter().chain([last]) {
-            // If the writer has ended, it has logged the reason.
+            // Fails only if the writer panicked or was not started; both were reported.
             let _ = self.sender.send(chunk);
         }
         skipped
@@ -364,7 +364,6 @@ fn write(chunks: &Receiver<KernelChunk>, store: &Store) -> RecordingSummary {
     let mut summary = RecordingSummary::default();
     while let Ok(chunk) = chunks.recv() {
         summary.lost = chunk.lost;
-        // A chunk without windows and events is empty.
         if chunk.windows.is_empty() && chunk.events.is_empty() {
             continue;
         }

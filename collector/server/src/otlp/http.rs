@@ -80,7 +80,7 @@ impl OtlpHttpServer {
         self.address
     }
 
-    /// Answers the requests in flight, and closes all connections.
+    /// Answers requests in flight for up to 5 seconds, then closes all connections.
     pub async fn stop(self) {
         let _ = self.listening.stop(STOP_PATIENCE).await;
     }

@@ -1,6 +1,5 @@
-//! OTLP ingestion: spans and log records from OpenTelemetry exporters, over gRPC and HTTP, by
-//! version 1.11 of the specification. Log records are kept if their trace id assigns them to a
-//! request.
+//! OTLP ingestion: spans and log records from OpenTelemetry exporters, over gRPC and HTTP. Log
+//! records are kept if their trace id assigns them to a request.
 //!
 //! The collector checks a request span by span, and appends it to the write-ahead log as it came,
 //! but decompressed and redacted. It acknowledges the request once it is durable, or at once if
