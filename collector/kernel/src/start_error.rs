@@ -2,7 +2,8 @@
 
 use std::io;
 
-/// Reason why the kernel cannot be recorded. Services and the collector run without a recording, too.
+/// Reason why the kernel cannot be recorded. Services and the collector also run without a
+/// recording.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {

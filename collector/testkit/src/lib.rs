@@ -72,7 +72,7 @@ pub use traces::{Trace, Traces};
 ///
 /// If no other test records, this starts a collector on a free port of the loopback interface, and
 /// the SDK, which then records all the time. Concurrent tests share both; the last one stops them.
-/// The SDK's environment variables have no effect.
+/// The SDK's environment variables, except `STROBOSCOPE_KERNEL_RECORDER`, have no effect.
 ///
 /// # Panics
 /// Panics if the collector or the SDK cannot start, or if the process already records for another
