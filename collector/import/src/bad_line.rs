@@ -17,7 +17,7 @@ pub enum BadLine {
         /// Number of bytes before the first invalid one.
         valid: usize,
     },
-    /// The record does not parse, or one of its fields is missing or invalid.
+    /// The record or its document does not parse, or a field of the record is missing or invalid.
     #[error("{0}")]
     Json(String),
     /// The record is JSON of no known form, in a source with known forms.
@@ -63,8 +63,8 @@ pub enum BadLine {
     /// The span, or the event of a Chrome trace, has no time.
     #[error("the span has no time: neither {0}")]
     NoTime(&'static str),
-    /// The bytes are not a protobuf field, or the file ends inside one. The rest of the file is
-    /// skipped.
+    /// The bytes are not a protobuf field, or the file ends inside a field or a length prefix. The
+    /// rest of the file is skipped.
     #[error("{reason}; the rest of the file cannot be read")]
     Protobuf { reason: String },
     /// The compressed data cannot be decompressed.

@@ -1,11 +1,13 @@
 //! Chrome's trace events in JSON, a format that Perfetto and many profilers write, too.
 //!
 //! A file is one trace. Intervals become spans: events `X`, pairs of `B` and `E` on a thread, and
-//! pairs of `b` and `e` or of `S` and `F` by their ids. The service of a span is the process, its
-//! attribute `thread` names the thread, or `async CATEGORY ID` for events with ids, and its parent
-//! is the interval that encloses it. Instants (`i`, `I`, `R`, `n`, `T`, `p`, and the flows `s`,
-//! `t`, `f`) become events of the task `PROCESS/thread`. `args` become attributes. Counters,
-//! samples, objects and memory dumps are counted, but not stored. Times are in µs.
+//! pairs of `b` and `e` or of `S` and `F` by their ids. The service of a span is the process. Its
+//! attribute `thread` names the thread; for pairs by ids, it is `async`, followed by the category,
+//! the name (only `S` and `F`), the scope and the id, as far as given. Its parent is the shortest
+//! interval of the same process and the same value of `thread` that encloses it. Instants (`i`,
+//! `I`, `R`, `n`, `T`, `p`, and the flows `s`, `t`, `f`) become events of the task
+//! `PROCESS/thread`. `args` become attributes. Counters, samples, objects and memory dumps are
+//! counted, but not stored. Times are in µs.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,7 +25,7 @@ use super::tracks::{Slice, Tracks};
 use stroboscope_otlp::Attributes;
 use stroboscope_otlp::typed::{UnstoredValue, parse};
 
-/// Maximum number of intervals that have begun and not ended.
+/// Maximum number of intervals held that have begun and not ended; further begins are not stored.
 const OPEN_MAX: usize = 100_000;
 
 #[derive(Deserialize)]

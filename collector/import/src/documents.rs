@@ -1,5 +1,5 @@
 //! Reads JSON record by record. Outside of lists of known type, each record determines its own
-//! form.
+//! form, unless a format is requested.
 
 use std::io::BufRead;
 
@@ -26,7 +26,7 @@ use super::zipkin::Zipkin;
 use stroboscope_otlp::typed::count_of;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
 
-/// Maximum depth of nested lists and documents that are read.
+/// Maximum depth of lists and documents nested in a record.
 const DEPTH_MAX: usize = 4;
 
 /// Reader of the records of a source.
@@ -191,7 +191,8 @@ impl<'a> Documents<'a> {
     }
 
     /// Determines the form of a record and reads it. `depth` is the number of lists and documents
-    /// around it; reports a list or document at the depth [`DEPTH_MAX`] as bad.
+    /// around it, except one that encloses the source's records. Reports a list, or a document of
+    /// lists, at the depth [`DEPTH_MAX`] as bad.
     fn record(
         &mut self,
         line: u64,

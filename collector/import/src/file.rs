@@ -22,7 +22,7 @@ use stroboscope_store::limits::{IMPORT_RUN_ROWS, Limits};
 use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::tables::Store;
 
-/// Imports sources into one data directory.
+/// Imports sources into one store.
 #[derive(Debug)]
 pub struct Importer {
     data: DataDir,
@@ -84,8 +84,8 @@ impl Importer {
         self
     }
 
-    /// Imports the file at `path`. Calls `bad` with the number of each line (or message) that is
-    /// left out and the reason.
+    /// Imports the file at `path`. Calls `bad` for each defect that leaves out data, with the number
+    /// of the line (or message) and the reason.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or has no known form, if a time unit was given
@@ -127,7 +127,7 @@ impl Importer {
         self.content(name, file, &content, bad)
     }
 
-    /// Copies a stream to a file without a name, which disappears with this process. Returns the
+    /// Copies a stream to a file without a name, which disappears when it is closed. Returns the
     /// file and the hash of its bytes.
     fn spool(&self, name: &str, stream: &mut impl Read) -> Result<(File, String), ImportError> {
         let unwritable = |source| ImportError::Data {
@@ -203,7 +203,8 @@ impl Importer {
 }
 
 /// Returns the hash of the uncompressed bytes of a compressed source, so that equal contents have
-/// the same name, compressed or not. Returns `None` if the source is not compressed, or is damaged.
+/// the same name, compressed or not. Returns `None` if the source is not compressed, or cannot be
+/// decompressed to its end.
 fn unpacked_hash(file: &mut File) -> io::Result<Option<String>> {
     let mut source = UnpackedSource::open(file.try_clone()?)?;
     let mut hasher = Hasher::default();

@@ -4,19 +4,19 @@
 //! |---|---|
 //! | `perf-script`, `strace` | the first line that is neither blank nor a comment |
 //! | `otlp-protobuf` | a first byte of 10 (field 1), perhaps after a varint length, and bytes that no text has; or a length of four bytes, the first of them 0, and then a byte of 10 |
-//! | JSON | a first `{` or `[`, perhaps after a byte order mark; then see below for records |
-//! | lines | a first line of one whole JSON object or array, or nothing else; then see below |
+//! | JSON | a first `{` or `[`, or the first byte of a byte order mark, after white space if any; then see below for records |
+//! | lines | a first line of one whole JSON object or array, or no other row of this table; then see below |
 //!
 //! | form of a record | recognised by |
 //! |---|---|
-//! | event | three of the keys `trace`, `host`, `ts_ns`, `ts`, `event`, `task` |
+//! | event | at least three of the keys `trace`, `host`, `ts_ns`, `ts`, `event`, `task` |
 //! | OTLP | one of the lists `resourceSpans`, `batches`, `resourceLogs`, `resourceMetrics`, `resourceProfiles`, also in snake case; `resourceSpans` and `batches` also inside `trace` and `result` |
 //! | Chrome trace events | the list `traceEvents`; or the key `ph` with `ts`, `pid` or `tid` |
 //! | KUtrace | the list `events` and the key `tracebase` or `axisLabelX` |
 //! | Jaeger | the key `spanID` or `operationName`, or `spans` together with `traceID` or `operationName`; also inside `data`, `_source` and `hits` |
 //! | Zipkin | the keys `traceId` and `id` |
 //!
-//! For the source as a whole, only keys that begin within its first 64 KiB are considered.
+//! For the source as a whole, only keys within its first 64 KiB are considered.
 
 use memchr::memmem;
 

@@ -3,8 +3,8 @@
 //! Accepted input: responses of its query API (`{"data": [trace…]}`), single traces (`{"traceID",
 //! "spans", "processes"}`), lists of traces or spans, and single spans with their `process` inside,
 //! as its Elasticsearch indexes store them. Also its domain model: ids in base64, times of RFC
-//! 3339, durations with units, tags by `vType`. Whole parent spans that exports embed in
-//! `references` are ignored.
+//! 3339, durations with units, tags by `vType`. Whole spans that exports embed in `references` are
+//! ignored.
 //!
 //! - The parent is the first reference of type `CHILD_OF` to a span of the trace, or else the first
 //!   of type `FOLLOWS_FROM`, or else `parentSpanID`. For `FOLLOWS_FROM`, the attribute
@@ -41,8 +41,8 @@ use time::{instant_ns, length_ns};
 /// # Errors
 /// Fails if the record is neither; the error has the line within the record, from 0.
 pub(super) fn spans_of(line: u64, record: &str, take: &mut dyn Take) -> Result<(), (u64, BadLine)> {
-    // A single span has keys that no trace has. They are reported when the record is parsed as a
-    // span.
+    // Most keys of a single span are unknown to a trace. `span_of` reports those that a span does
+    // not have either.
     let mut of_trace = Vec::new();
     let trace: Trace<'_> = parse(record, "trace", &mut |name| of_trace.push(name.to_owned()))
         .map_err(|error| reason_of(&error))?;

@@ -41,7 +41,7 @@ pub(super) enum NextRecord {
     Record(List),
     /// Value of an object's member that contains no records. [`JsonRecords::key`] returns its key.
     Member,
-    /// The source ends between elements of an outermost array.
+    /// The source ends in an outermost array, but not inside an element.
     OpenList,
     /// A defect of a document or a record.
     Bad(BadLine),

@@ -10,7 +10,7 @@
 //! The source is decompressed (gzip, zstd) and streamed record by record: a line, an element of a
 //! document's list, a `ResourceSpans`. An unusable record is reported with its line (in protobuf,
 //! its number). Reading then continues, unless compressed data is damaged or bytes are not a
-//! protobuf field. At a time, memory contains one record, of at most
+//! protobuf field. At a time, memory contains one record and those in it, of at most
 //! [`IMPORT_RECORD_BYTES_MAX`](stroboscope_store::limits::IMPORT_RECORD_BYTES_MAX) (lines of event
 //! logs and mappings: [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)),
 //! one run of rows, and the spans whose relations are still to be found (`Zipkin::HELD_MAX`,

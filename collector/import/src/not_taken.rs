@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of distinct names besides [`OTHERS`]; bounds the counts against a hostile source.
 const NAMES_MAX: usize = 256;
-/// Maximum length of a name, in characters, before control characters are escaped.
+/// Maximum number of characters kept of a name, without `…` and before control characters are
+/// escaped.
 const NAME_CHARS_MAX: usize = 100;
 /// Name under which occurrences of further names are counted once there are [`NAMES_MAX`].
 const OTHERS: &str = "(other names)";

@@ -15,8 +15,9 @@ const ATTRIBUTES_MAX: usize = 16;
 /// written exactly as it was read.
 const INTEGER_DIGITS_MAX: usize = 18;
 
-/// Parses a plain line without its end. `None` means that the line is not plain, or exceeds a
-/// limit. Writes the attributes to `json` as a general parser would: without spaces.
+/// Parses a plain line without its end. `None` means that the line is not plain, exceeds a limit,
+/// lacks a field other than `attrs`, or has an empty text other than `host`. Writes the attributes
+/// to `json` as a general parser would: without spaces.
 #[must_use]
 pub fn parse_plain<'a>(
     line: &'a [u8],

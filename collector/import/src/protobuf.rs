@@ -99,7 +99,7 @@ impl<R: BufRead> Messages<R> {
     ///
     /// # Errors
     /// Returns the errors of the source, except `UnexpectedEof` and `InvalidData` inside a field.
-    /// These end the file with a bad message, as do an invalid tag and an end inside a message.
+    /// These end the file with a bad message, as do an invalid tag and an end inside a field.
     pub(super) fn next_message(&mut self) -> io::Result<Option<NumberedMessage>> {
         loop {
             if let Some(message) = self.of_trace.pop_front() {

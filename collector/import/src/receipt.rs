@@ -1,4 +1,4 @@
-//! Receipts of contents that were imported in full.
+//! Receipts of contents whose import was finished.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -18,9 +18,9 @@ pub struct Receipt {
     pub spans: u64,
     /// Number of events stored.
     pub events: u64,
-    /// Number of lines left out.
+    /// Number of lines, records or spans left out because of a defect.
     pub bad_lines: u64,
-    /// Number of lines that the mapping skips.
+    /// Number of records that the mapping skips.
     #[serde(default)]
     pub ignored_lines: u64,
     /// Valid parts of the source that are not stored, by name.

@@ -57,7 +57,7 @@ impl<'a> RunWriter<'a> {
         }
     }
 
-    /// Adds one event of an event log.
+    /// Adds one event outside of spans.
     pub(super) fn event(&mut self, event: &LogEvent<'_>) -> Result<(), ImportError> {
         self.attribute_bytes += event.attributes.map_or(0, str::len);
         let id = trace_id(event.trace);

@@ -12,8 +12,8 @@
 //! it fits exactly one of the four. A number below 100 million fits none and is rejected. The first
 //! number of a source determines the unit of the source: a number of another unit is rejected,
 //! because the writer can have meant only one. A given unit overrides these rules. A number in
-//! `ts_ns` is in ns, unless another unit is given. After one in ns that is past March 1973, one
-//! before that date is rejected, because it is surely in another unit.
+//! `ts_ns` is in ns, unless another unit is given. After one at or past 3 March 1973, one before
+//! that date is rejected, because it is surely in another unit.
 
 use std::fmt::{self, Write as _};
 
@@ -166,7 +166,7 @@ pub(super) struct Times {
     rule: TimeRule,
     /// Unit of the first number, and its line.
     recognised: Option<(TimeUnit, u64)>,
-    /// Line of the first `ts_ns` after March 1973.
+    /// Line of the first `ts_ns` of at least [`MODERN_NS`].
     modern: Option<u64>,
 }
 

@@ -132,7 +132,7 @@ impl Side {
 #[derive(Debug, Default)]
 pub(super) struct Zipkin {
     held: Vec<(u64, ForeignSpan, Side)>,
-    /// Total size of the held spans' records, in bytes.
+    /// Total size of the records read since the held spans were last returned, in bytes.
     held_bytes: usize,
 }
 

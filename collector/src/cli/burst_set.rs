@@ -13,7 +13,7 @@ use stroboscope_reports::output::{print, say};
 use stroboscope_reports::{Failure, Status};
 use stroboscope_server::http::{Adoption, Other};
 
-/// Timeout of a request to the collector.
+/// Timeout for connecting to the collector, and for each read and write.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
@@ -114,7 +114,7 @@ fn accepted(client: &HttpClient, path: &str, answer: Response) -> Result<String,
     }
 }
 
-/// Describes a process that does not apply the config.
+/// Describes a process that has not reported that it applies the config.
 fn line(other: &Other) -> String {
     let Other {
         service, host, pid, ..

@@ -44,7 +44,7 @@ pub(super) struct CheckVerb {
 pub(super) struct CheckedDirectory {
     /// True if nothing is wrong, or everything wrong was repaired.
     is_clean: bool,
-    /// True if a collector is running.
+    /// True if another process, such as a collector, uses the directory.
     is_in_use: bool,
     tables: Vec<CheckedTable>,
     /// Number of log segments that are not in the store yet.

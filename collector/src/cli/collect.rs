@@ -431,7 +431,7 @@ impl Collect {
         })
     }
 
-    /// Returns the addresses to listen on, each with the flag that sets it.
+    /// Returns the TCP addresses to listen on, each with the flag that sets it.
     fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
         let otlp_http = self.otlp_http.0.map(|address| ("--otlp-http", address));
         let others = [("--listen", self.listen), ("--http", self.http)];

@@ -50,9 +50,9 @@ pub(super) struct Demo {
     /// Also record the kernel's side of requests; needs root, or CAP_BPF and CAP_PERFMON
     #[arg(long)]
     kernel: bool,
-    /// Run a scenario of data-quality tradeoffs instead of the newsfeed's load. Most scenarios take
-    /// one to four minutes, and learn the ranker's tradeoff point first. --seconds, --rate,
-    /// --burst-config, --fault, --duplicate and --kernel apply to the newsfeed only
+    /// Run a scenario of data-quality tradeoffs or of slack instead of the newsfeed's load. Most
+    /// scenarios take one to four minutes, and learn the ranker's tradeoff point first. --seconds,
+    /// --rate, --burst-config, --fault, --duplicate and --kernel apply to the newsfeed only
     #[arg(long, value_enum)]
     scenario: Option<Scenario>,
     /// Print the report as JSON
@@ -122,7 +122,7 @@ impl Demo {
     }
 }
 
-/// Result of a scenario of tradeoffs.
+/// Result of one or all scenarios.
 #[derive(Debug, Serialize)]
 struct ScenarioSays {
     processor: String,

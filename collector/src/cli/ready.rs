@@ -9,7 +9,7 @@ use super::ask::HttpArguments;
 use stroboscope_reports::output::print;
 use stroboscope_reports::{Failure, Status};
 
-/// Timeout of the request to the collector.
+/// Timeout for connecting to the collector, and for each read and write.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;

@@ -36,7 +36,7 @@ pub struct Findings {
     /// Critical paths of the complete traces.
     pub paths: PathAggregate,
     /// Operations that requests wait for most: one for all requests, or one for each main root
-    /// operation if these differ.
+    /// operation if their requests wait for different operations.
     pub bottlenecks: Vec<Bottleneck>,
     /// Processor time of the processes.
     pub processor_use: ProcessorUse,

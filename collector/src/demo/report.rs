@@ -73,8 +73,8 @@ impl Report {
         parts
     }
 
-    /// Returns the operation that requests wait for most; if root operations differ, that of the
-    /// root operation with the most time. Returns `None` if there is none.
+    /// Returns the operation that requests wait for most; if it differs between the main root
+    /// operations, that of the one with the most time. Returns `None` if there is none.
     #[must_use]
     pub fn bottleneck(&self) -> Option<&Bottleneck> {
         self.findings.bottlenecks.first()

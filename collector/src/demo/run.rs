@@ -43,7 +43,7 @@ pub struct DemoOptions {
     /// Share of requests, 0 to 1, that are copied to a second web server and ranker to explore
     /// tradeoffs; `None` for no copies.
     pub duplicate: Option<f64>,
-    /// True to also record the kernel's side of the newsfeed's processes.
+    /// True to also record the kernel's side of the newsfeed's processes and of this process.
     pub kernel: bool,
 }
 
@@ -65,7 +65,7 @@ pub enum DemoError {
          256ms/1024ms or always"
     )]
     NeverRecords(String),
-    /// A process of the newsfeed failed.
+    /// A process of the newsfeed failed, or one of its options is invalid.
     #[error("the newsfeed: {0}")]
     Fleet(#[from] FleetError),
     /// The collector failed.
@@ -209,8 +209,8 @@ fn fleet_options(options: &DemoOptions, collector: String) -> Result<FleetOption
     })
 }
 
-/// Starts to record the kernel's side of the processes that this process starts from now on. If
-/// that fails, prints the reason and returns `None`: the demo then runs without it.
+/// Starts to record the kernel's side of this process and of those that it starts. If that fails,
+/// prints the reason and returns `None`: the demo then runs without it.
 async fn record_kernel(
     options: &DemoOptions,
     data: &Path,
@@ -248,7 +248,7 @@ fn announce(options: &DemoOptions, pids: &[(&'static str, u32)]) {
         options.burst_config
     );
     let seconds = options.seconds;
-    // The task ends with the runtime.
+    // The task ends after the load, or with the runtime.
     tokio::spawn(async move {
         let every = Duration::from_secs(5);
         let mut elapsed = every;

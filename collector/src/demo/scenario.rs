@@ -24,7 +24,7 @@ use learning::Lessons;
 use super::run::{DemoError, seconds_since_epoch};
 use stage::{RankerSettings, Stage};
 
-/// Scenario of tradeoffs to run.
+/// Scenario to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
     /// Learn what tradeoffs save and cost, and check both on fresh requests

@@ -108,7 +108,7 @@ pub(super) struct Totals {
     pub lost: BTreeMap<String, u64>,
 }
 
-/// Metrics that count missing data, and the prefixes of their labels in the output.
+/// Metrics that count missing data, and their names in the output, to which it adds the cause.
 const LOSSES: [(&str, &str); 10] = [
     ("lost_records_total", "processes"),
     ("missing_batches", "missing_batches"),

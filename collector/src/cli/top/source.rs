@@ -16,7 +16,7 @@ use stroboscope_reports::study::{NamedStudy, Reader};
 use stroboscope_store::flush::now_ns;
 use stroboscope_store::progress::silent;
 
-/// Timeout of a request to the collector.
+/// Timeout for connecting to the collector, and for each read and write.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;

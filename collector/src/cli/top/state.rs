@@ -74,14 +74,14 @@ struct Sample {
     requests: u64,
 }
 
-/// State of the screen: the latest snapshot, and the user's selection.
+/// State of the screen: the snapshot to show, and the user's selection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TopState {
     /// Name of the collector or store, as shown to the user.
     pub name: String,
-    /// Latest snapshot; `None` before the first.
+    /// Snapshot to show; `None` before the first.
     pub snapshot: Option<Snapshot>,
-    /// Time of the latest snapshot, since the loop began.
+    /// Time of this snapshot, since the loop began.
     taken: Duration,
     /// Error of the latest attempt to take a snapshot; `None` if it succeeded.
     pub trouble: Option<String>,

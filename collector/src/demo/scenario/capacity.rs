@@ -183,8 +183,8 @@ impl Rush<'_> {
             full.get(&number)
                 .map(|full| full.first() == one.stories.first())
         };
-        // The utility depends on the share of answers whose first story differs from that of the
-        // full ranking.
+        // The utility depends on latencies, and on the share of answers whose first story differs
+        // from that of the full ranking.
         let worth = |from_s: f64| {
             let of_part = || {
                 ranked

@@ -123,7 +123,7 @@ async fn sweep(stage: &mut Stage) -> Result<LearningResult, DemoError> {
                 level.latencies_ns.len()
             );
             sweep.done(&level);
-            // Wait until the backlog is processed.
+            // Leave time to process the backlog.
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         }
     }
