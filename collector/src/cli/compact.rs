@@ -47,7 +47,7 @@ pub(super) struct CompactionReport {
     read_bytes: u64,
     written_bytes: u64,
     rows: u64,
-    /// Number of OTLP rows that were stored twice and are now stored once.
+    /// Number of rows of OTLP or imports that were dropped, because an equal one remains.
     otlp_retries_dropped: u64,
     deleted_hours: u64,
     deleted_bytes: u64,

@@ -33,7 +33,8 @@ pub(super) struct Delta {
 /// Delta logs of a data directory.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct DeltaReport {
-    /// True if a collector uses the directory; the collector writes the logs within a minute.
+    /// True if another process, taken for a collector, uses the directory; a collector writes the
+    /// logs within a minute.
     by_collector: bool,
     /// Tables that have files; empty if a collector writes the logs.
     tables: Vec<DeltaTable>,

@@ -29,7 +29,7 @@ pub(super) struct Mcp {
     #[arg(long, value_name = "SIZE", default_value_t = ANSWER_BYTES_MAX as u64, value_parser = parse_size)]
     answer_max: u64,
     /// Memory for traces and the model inferred from them [default: 60 % of the control group's
-    /// limit, or of the machine's memory]
+    /// limit, or of the machine's memory, at least 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
     memory_limit: Option<u64>,
 }

@@ -41,7 +41,8 @@ pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct MemoryArguments {
     /// Maximum memory of the process. All bounds on received, queued, open and read data derive
-    /// from it [default: 60 % of the control group's limit, or of the machine's memory]
+    /// from it [default: 60 % of the control group's limit, or of the machine's memory, at least
+    /// 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     memory_limit: Option<u64>,
     /// Part of --memory-limit for pages and for answers to clients of Jaeger and Tempo. A single

@@ -8,7 +8,7 @@ use stroboscope_reports::registry::schema_document;
 use super::verbs::{verbs, words};
 
 /// Compares the schema of each subcommand's JSON output with its file in `collector/docs/schemas/`.
-/// Writes the files instead if `STROBOSCOPE_BLESS` is set.
+/// Writes the files first if `STROBOSCOPE_BLESS` is set. Also rejects files of no subcommand.
 #[test]
 fn schemas_are_those_in_the_documents() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas");

@@ -56,7 +56,7 @@ pub(super) struct Sql {
 
 impl Sql {
     #[cfg(not(feature = "sql"))]
-    #[allow(clippy::unused_self, clippy::needless_pass_by_value)] // as the other verbs
+    #[allow(clippy::unused_self, clippy::needless_pass_by_value)] // the signature of every `run`
     pub(super) fn run(self, _runtime: &Runtime) -> Result<Status, Failure> {
         let Self {
             data, json, query, ..

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use super::net::NetArguments;
 
-/// Read requests for reports with --cluster, until interrupted
+/// Read shards of a store for reports with --cluster, until interrupted
 ///
 /// A worker reads shards of a store for drivers: `infer`, `critical-path`, `slack` and `operations`
 /// with --cluster. It reads only its own --data, and runs nothing but shards of reports, one at a
@@ -24,7 +24,7 @@ pub(super) struct WorkerVerb {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4330")]
     listen: SocketAddr,
     /// Memory for traces and the models of drivers [default: 60 % of the control group's limit, or
-    /// of the machine's memory]
+    /// of the machine's memory, at least 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
     memory_limit: Option<u64>,
     #[command(flatten)]

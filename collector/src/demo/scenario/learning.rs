@@ -56,7 +56,8 @@ impl LearningResult {
     }
 
     /// Returns the requests per second at which latency reaches the knee, at the learned tradeoff
-    /// rate nearest to this one; 0 if latency is always above it.
+    /// rate nearest to this one; the most that were measured if latency is always below it, and 0
+    /// if it is always above it.
     pub(super) fn knee(&self, tradeoff_rate: f64) -> f64 {
         let curves = &self.point.performance.curves;
         let near = |rate: f64| (rate - tradeoff_rate).abs();
