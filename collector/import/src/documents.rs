@@ -26,7 +26,7 @@ use super::zipkin::Zipkin;
 use stroboscope_otlp::typed::count_of;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
 
-/// Maximum depth of lists and documents nested in a record.
+/// Maximum number of nested lists and documents of lists in a record, including the record itself.
 const DEPTH_MAX: usize = 4;
 
 /// Reader of the records of a source.

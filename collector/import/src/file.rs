@@ -84,8 +84,8 @@ impl Importer {
         self
     }
 
-    /// Imports the file at `path`. Calls `bad` for each defect that leaves out data, with the number
-    /// of the line (or message) and the reason.
+    /// Imports the file at `path`. Calls `bad` for each defect that leaves out data, with the
+    /// number of the line (or message) and the reason.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or has no known form, if a time unit was given

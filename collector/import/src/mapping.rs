@@ -59,7 +59,7 @@ pub enum MappingError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// A part of the file is invalid.
+    /// A part of the file is invalid or missing.
     #[error("{path}:{line}: {what}")]
     Wrong {
         path: PathBuf,
@@ -84,7 +84,8 @@ impl FieldMapping {
     /// Reads a mapping file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or if a part is invalid; the error then has its line.
+    /// Fails if the file cannot be read, or if a part is invalid or missing. The error then has the
+    /// line of the part, or that of its section if it is missing.
     pub fn read(path: &Path) -> Result<Self, MappingError> {
         let unreadable = |source| MappingError::Unreadable {
             path: path.to_owned(),

@@ -83,8 +83,8 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Maximum number of slices held: slices that are not held at the same time do not become
-    /// parents of each other.
+    /// Maximum number of slices held, of tracks, and of roots. Slices that are not held at the same
+    /// time do not become parents of each other.
     pub(super) const HELD_MAX: usize = 500_000;
     /// Maximum total size of the held slices' records, in bytes.
     const HELD_BYTES_MAX: usize = 256 << 20;

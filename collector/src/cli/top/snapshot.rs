@@ -108,7 +108,8 @@ pub(super) struct Totals {
     pub lost: BTreeMap<String, u64>,
 }
 
-/// Metrics that count missing data, and their names in the output, to which it adds the cause.
+/// Metrics that count missing data, and their names in the output, which `:` and the cause follow
+/// if the metric has a cause.
 const LOSSES: [(&str, &str); 10] = [
     ("lost_records_total", "processes"),
     ("missing_batches", "missing_batches"),
