@@ -21,7 +21,7 @@ pub(crate) struct CutList {
     pub(crate) path: String,
     /// Number of items that remain.
     pub(crate) shown: usize,
-    /// Number of items before.
+    /// Number of items before; a list inside a removed item does not count.
     pub(crate) of: usize,
 }
 

@@ -14,7 +14,7 @@
 //! | body, severity, observed time | attributes `log.body`, `log.severity_text`, `log.severity_number`, `log.observed_time_unix_nano` |
 //! | flags, dropped attributes | `otel.flags`, `otel.dropped_attributes_count` |
 //!
-//! Attributes keep their names. An attribute with the name of one in this table is in
+//! Attributes keep their names. An attribute with the name of one in the last two rows is in
 //! `otel.shadowed` if the record has that field, too. For the body and all other attributes, the
 //! exact forms of values that JSON cannot express are not stored. Attributes of resource and scope
 //! are stored as for [spans](super).

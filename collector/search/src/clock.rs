@@ -13,7 +13,7 @@ pub(super) const NEVER_NS: i64 = i64::MAX / 4;
 /// Properties of the clock that recorded a span's times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Clock {
-    /// Host of the clock; `None` for every exact clock.
+    /// Host of the clock; `None` for an exact or unknown clock.
     pub(super) host: Option<Arc<str>>,
     pub(super) bounds: ClockBounds,
 }

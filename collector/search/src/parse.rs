@@ -19,8 +19,8 @@ const FORMULA: &str = "a formula, such as `{ name = \"read\" }` or `always …`"
 const OPERATORS: &str =
     "`then`, `before`, `during`, `overlaps`, `until`, `since`, `and`, `or`, `implies` or the end";
 
-/// Parses a formula about a whole request or burst. A text that matches the grammar of
-/// [`parse_traceql`] is parsed as a TraceQL query, even if it names fields that only formulas have.
+/// Parses a formula about a whole request or burst. A text that is not blank and matches the
+/// grammar of [`parse_traceql`] is a TraceQL query, even if it names fields that only formulas have.
 ///
 /// # Errors
 /// Returns a position at which the text does not match the grammar, with the expected text. An

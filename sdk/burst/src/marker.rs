@@ -26,7 +26,7 @@ pub enum Kind {
     LockWait = 5,
     /// The request has acquired the lock it waited for.
     LockAcquired = 6,
-    /// The request releases a lock that another request waits for.
+    /// The request releases a lock for which a thread or task waits.
     LockReleased = 7,
 }
 

@@ -98,7 +98,7 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
 }
 
 /// Generates a statement that fixes the type of the async block, as `?` and `return` inside it
-/// require. The statement never runs. Generates nothing for a type with `impl` or without a type.
+/// require. The statement never runs. Generates nothing without a return type, or if it has `impl`.
 fn return_hint(output: &ReturnType) -> TokenStream {
     match output {
         ReturnType::Type(_, kind) if !mentions_impl(kind) => quote! {

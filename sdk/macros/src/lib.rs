@@ -6,7 +6,7 @@ mod options;
 use proc_macro::TokenStream;
 use syn::{ItemFn, parse_macro_input};
 
-/// Records every call of a function as a span, named after the function.
+/// Records the calls of a function as spans, named after the function, while recording is on.
 ///
 /// Works on `fn` and `async fn`, on methods, and on methods rewritten by `#[async_trait]`. The span
 /// of an async function is the current span whenever its future is polled, on any thread.

@@ -7,8 +7,8 @@ use crate::label::{INPUTS_MAX, NODES_MAX};
 pub struct Limits {
     /// Maximum number of distinct inputs. Further inputs share one label.
     pub inputs: u32,
-    /// Maximum number of nodes. With the memo, which finds repeated merges, a node takes at most 16
-    /// bytes, and up to 21 while the memo grows. Further merges get blocks.
+    /// Maximum number of nodes. With the memo, which finds repeated merges, a node of a large log
+    /// takes at most 16 bytes, and up to 21 while the memo grows. Further merges get blocks.
     pub nodes: u32,
     /// Maximum number of sources. The inputs of further sources share one label.
     pub sources: u32,
@@ -24,8 +24,7 @@ pub struct Limits {
 /// Reductions that a log applies to merges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
-    /// Merges with the null label, merges of equal labels, and repeated merges make no node, as in
-    /// the paper.
+    /// Merges with the null label, merges of equal labels, and repeated merges make no node.
     Repeated,
     /// Overlapping or adjacent ranges of inputs also become one range. A merge also makes no node
     /// if a walk over `steps` unions finds that one label contains the other.
@@ -68,8 +67,8 @@ pub struct Losses {
     /// Inputs that share the last label, because the log has the maximum number of inputs or
     /// sources, or no memory.
     pub shared_inputs: u64,
-    /// Nodes that the memo does not hold, because there was no memory. Repeating such a merge makes
-    /// another node.
+    /// Nodes that did not enter the memo when they were made, because there was no memory.
+    /// Repeating such a merge can make another node.
     pub forgotten_nodes: u64,
     /// Bytes of outputs whose labels the log did not record.
     pub dropped_outputs: u64,

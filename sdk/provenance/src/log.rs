@@ -143,8 +143,8 @@ impl MergeLog {
         label
     }
 
-    /// Returns the label of the inputs from `first` to `last`, both included. It leaves out those
-    /// that the log has not assigned.
+    /// Returns a label that contains the inputs from `first` to `last`, both included, without
+    /// those that the log has not assigned.
     pub fn range(&mut self, first: u32, last: u32) -> Label {
         let Some(end) = self.inputs.checked_sub(1) else {
             return Label::NULL;
@@ -168,7 +168,7 @@ impl MergeLog {
         }
     }
 
-    /// Reports whether the log assigned a label.
+    /// Reports whether the log has a label: null, a block, or an assigned input or node.
     #[inline]
     fn has(&self, label: Label) -> bool {
         match label.kind() {

@@ -6,8 +6,8 @@ use crate::label::{Label, LabelKind};
 
 /// Entry of a log, in 8 bytes: the union of two older labels, or a range of inputs.
 ///
-/// The high half of a union is the smaller label. The high half of a range is the last input, which
-/// is larger than the first.
+/// The high half of a union is the smaller label. The high half of a range is the label of the last
+/// input, which is larger than that of the first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Node(u64);

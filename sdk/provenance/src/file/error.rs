@@ -13,7 +13,7 @@ pub enum FileError {
         /// Version of the file.
         found: u32,
     },
-    /// The file ends within a segment, or without its end segment.
+    /// The file ends within its header or a segment, or without its end segment.
     Truncated {
         /// Offset of the incomplete or missing segment; 0 if the header is incomplete.
         at: usize,

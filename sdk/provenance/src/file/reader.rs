@@ -198,7 +198,7 @@ impl<'a> LogFile<'a> {
         Ok(())
     }
 
-    /// Returns the losses of precision; `None` if the file has no end segment.
+    /// Returns the losses of precision; `None` if reading stopped before an end segment.
     pub fn losses(&self) -> Option<Losses> {
         self.losses
     }

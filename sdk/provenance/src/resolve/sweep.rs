@@ -11,7 +11,7 @@ use crate::set::InputSet;
 
 /// Bit of nodes whose sets the caller wants.
 const WANTED: u32 = 1 << 31;
-/// Bit of nodes on which wanted ones depend.
+/// Bit of wanted nodes, and of nodes on which they depend.
 const REACHED: u32 = 1 << 30;
 /// Bits of the number of a node's remaining uses.
 const USES: u32 = REACHED - 1;

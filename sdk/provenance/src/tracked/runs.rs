@@ -70,7 +70,8 @@ impl Runs {
             .map_or(Label::NULL, |run| run.labels.at(place - self.start(at)))
     }
 
-    /// Returns the runs of a range of bytes. Bytes after the last run have the null label.
+    /// Returns the runs of a range of bytes. Leaves out bytes after the last run: their label is
+    /// null.
     pub(super) fn within(
         &self,
         range: Range<usize>,
