@@ -20,7 +20,7 @@ const OPERATORS: &str =
     "`then`, `before`, `during`, `overlaps`, `until`, `since`, `and`, `or`, `implies` or the end";
 
 /// Parses a formula about a whole request or burst. A text that is not blank and matches the
-/// grammar of [`parse_traceql`] is a TraceQL query, even if it names fields that only formulas have.
+/// grammar of [`parse_traceql`] is a TraceQL query, even if it names fields of formulas only.
 ///
 /// # Errors
 /// Returns a position at which the text does not match the grammar, with the expected text. An

@@ -22,7 +22,7 @@ const BELOW_PX: f64 = 24.0;
 const LEVELS: [&str; 8] = [
     "cell h1", "cell h2", "cell h3", "cell h4", "cell h5", "cell h6", "cell h7", "cell h8",
 ];
-/// Approximate number of marks on the time axis.
+/// Approximate maximum number of marks on the time axis.
 const MARKS: i64 = 8;
 /// Steps between marks, in seconds; in milliseconds if the whole range is shorter than two seconds.
 const STEPS_S: [i64; 20] = [

@@ -1,5 +1,6 @@
 //! Requests over time, read when the store's files change. Each file is read once, unless it is
-//! damaged or has spans that start more than a minute after the present.
+//! damaged, has spans that start more than a minute after the present, or the store's settings for
+//! connections change.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};

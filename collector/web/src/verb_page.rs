@@ -159,8 +159,7 @@ fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, St
     if is_only_factor {
         asked.clear();
     }
-    // A range in the address would narrow a period that has its own ends, and the other period,
-    // which ends where the first begins.
+    // A range in the address would narrow the periods to compare, which have ends of their own.
     let is_taken = |name: &str| field(name).is_some() && (name == "root" || !scope.has_period());
     let parameters = scope.parameters().filter(|(name, _)| is_taken(name));
     asked.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_owned())));

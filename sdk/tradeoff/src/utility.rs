@@ -224,8 +224,7 @@ mod tests {
     #[test]
     fn answers_that_never_come_are_worth_nothing_however_good() {
         let (point, utility) = (point(), utility());
-        // The load exceeds the capacity at full fidelity, but is far below the capacity at half of
-        // it.
+        // The load exceeds the capacity at full fidelity, but not at every tradeoff rate.
         let load = (10..1_000)
             .map(f64::from)
             .find(|load| point.performance.latency_ns(*load, 0.0).is_infinite())

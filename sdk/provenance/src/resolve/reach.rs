@@ -8,7 +8,7 @@ use crate::node::Parents;
 use crate::read::ReadLog;
 use crate::set::InputSet;
 
-/// Labels that any of some inputs reached: one bit for each node of the log.
+/// Labels that at least one of several inputs reached: one bit for each node of the log.
 #[derive(Debug)]
 pub struct Reach {
     inputs: InputSet,
