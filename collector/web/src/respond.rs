@@ -82,7 +82,7 @@ impl Head {
         self.carry(html.as_str())
     }
 
-    /// Adds time range and root operation to the links of markup.
+    /// Adds time range, periods and root operation to the links of markup.
     fn carry(&self, markup: &str) -> String {
         self.scope.carried.carry(markup)
     }
@@ -275,7 +275,7 @@ pub(crate) async fn data(
 }
 
 impl Answer {
-    /// Adds time range and root operation to the links of the answer.
+    /// Adds time range, periods and root operation to the links of the answer.
     pub(crate) fn carrying(self, scope: &Scope) -> Self {
         let bytes = scope.carried.carry(&String::from_utf8_lossy(&self.bytes));
         Self {
