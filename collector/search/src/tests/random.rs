@@ -233,14 +233,14 @@ fn check_unit(unit: &Unit<'_>, formula: &Formula) -> Vec<Truth> {
 }
 
 #[test]
-fn forty_formulas_over_a_thousand_bursts() {
+fn forty_formulas_over_two_thousand_bursts() {
     let all = || FORMULAS.iter().chain(&KERNEL_FORMULAS);
     let formulas: Vec<Formula> = all()
         .map(|text| parse(text).unwrap_or_else(|error| panic!("{text}: {error}")))
         .collect();
     let (mut random, mut of_kernel) = (Random(14), Random(15));
     let mut seen = vec![[0u32; 3]; formulas.len()];
-    for _ in 0..1_000 {
+    for _ in 0..2_000 {
         let (requests, known) = burst(&mut random);
         let (events, is_seen) = kernel(&mut of_kernel, &requests);
         for (number, (formula, seen)) in formulas.iter().zip(&mut seen).enumerate() {
