@@ -242,8 +242,7 @@ impl Walk {
     }
 
     fn event(&mut self, bytes: &[u8]) -> Option<()> {
-        // The event's count of dropped attributes becomes an attribute too.
-        let mut attributes = 1;
+        let mut attributes = MADE_ATTRIBUTES;
         each_field(bytes, |number, value| match number {
             1 => i64::try_from(value.fixed64()?).ok().map(drop),
             2 => self.name(value),
