@@ -462,7 +462,7 @@ impl Drain {
         &self.open
     }
 
-    /// Returns the numbers of stored anchors, outstanding ends and ids in order of begin.
+    /// Returns the numbers of anchors, of spans awaiting their end, and of queued ids.
     #[cfg(test)]
     pub(crate) fn footprint(&self) -> [usize; 3] {
         [

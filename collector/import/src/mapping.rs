@@ -340,8 +340,9 @@ impl File {
                 .duration_unit
                 .ok_or_else(|| missing("duration_unit"))?;
             let time_is = table.time_is.ok_or_else(|| missing("time_is"))?;
+            let duration = table.duration.ok_or_else(|| missing("duration"))?;
             Ok(EventInterval {
-                duration: template("duration", table.duration, "{request_time}")?,
+                duration: template("duration", Some(duration), "")?,
                 unit: unit(&duration_unit)?,
                 is_start: is_first(&time_is, ["start", "end"])?,
             })

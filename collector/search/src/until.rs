@@ -90,8 +90,8 @@ fn unseen(starts: &Starts<'_, '_>, place: usize, broken_ns: i64, within_ns: i64)
     Truth::from_bounds(false, !is_seen)
 }
 
-/// Evaluates all spans if their starts are exact: `until` must match no later than the first span
-/// that breaks the formula.
+/// Evaluates `a until b` for all spans, given exact starts: some `b` must start no later than the
+/// first span without `a`.
 fn exactly(
     starts: &Starts<'_, '_>,
     holds: &[Truth],

@@ -4,9 +4,9 @@ use core::fmt::Debug;
 
 /// Operations by which an input influences a value. Moves and copies always carry labels.
 pub trait Linkage: Copy + Debug + Default + 'static {
-    /// Calculations carry the labels of their operands to the result.
+    /// True if the result of a calculation gets its operands' labels.
     const DATA: bool;
-    /// Loads by an index or a key carry the label of the index to the loaded value.
+    /// True if a value loaded by an index or a key gets the index's label.
     const INDEX: bool;
 }
 

@@ -35,7 +35,7 @@ pub struct SpanSums {
 /// Kernel work for one operation, summed over many requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationSum {
-    /// Operation as `service:name`, or as the caller names it.
+    /// Label of the spans, usually `service:name`.
     pub operation: String,
     /// Number of requests in which the kernel worked for the operation.
     pub requests: u64,
@@ -156,7 +156,7 @@ impl SpanSums {
 /// Operation and times of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanOf<'a> {
-    /// Operation of the span, as `service:name` or as the caller names it.
+    /// Label by which spans are grouped, usually `service:name`.
     pub operation: &'a str,
     /// Number of the host's island. The order of times from different islands is unknown.
     pub island: u32,

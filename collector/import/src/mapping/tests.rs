@@ -293,6 +293,11 @@ fn wrong_mappings_are_told_by_line() {
         "`duration_unit` is missing",
     );
     check_wrong(
+        &format!("{GOOD}[interval]\nduration_unit = \"s\"\ntime_is = \"end\""),
+        6,
+        "`duration` is missing",
+    );
+    check_wrong(
         &format!(
             "{GOOD}[interval]\nduration = \"{{n}}\"\nduration_unit = \"s\"\ntime_is = \"mid\""
         ),
