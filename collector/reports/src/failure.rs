@@ -24,7 +24,7 @@ pub enum FailureCode {
     Busy,
     /// Two periods have no change of the requested rank, or too few requests, to explain.
     NothingToExplain,
-    /// Any other failure, such as a trace or a segment that does not exist.
+    /// Any other failure.
     Failed,
 }
 

@@ -200,8 +200,8 @@ fn kind_of(argument: &Arg, value_name: &str) -> FieldKind {
         ValueParser::from(value_parser!(u8)).type_id(),
         ValueParser::from(value_parser!(f64)).type_id(),
     ];
-    // A part of a whole is a number, too, but can also be written like 5%.
-    if !matches!(value_name, "SHARE" | "PART") && numbers.contains(&parser) {
+    // A share is a number, too, but can also be written like 5%.
+    if value_name != "SHARE" && numbers.contains(&parser) {
         return FieldKind::Number;
     }
     FieldKind::Text(value_name.to_owned())

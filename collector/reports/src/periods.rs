@@ -43,7 +43,7 @@ pub(crate) struct PeriodArguments {
     threshold: u64,
     /// Minimum change, as a share of the mean latency of the affected requests, such as 5% or 0.05.
     /// A tenth of it suffices where the own time of an operation changed by 30 % or more
-    #[arg(long, value_name = "PART", default_value = "1%", value_parser = parse_part)]
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = parse_part)]
     min_effect: f64,
     /// Also accept, as precursors, categories that lost fewer requests than the mutation gained
     #[arg(long)]

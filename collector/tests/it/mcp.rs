@@ -280,7 +280,12 @@ fn bad_calls_fail_with_a_remedy() {
             "unknown_name",
             "(is it shop:checkout?)",
         ),
-        ("critical-path", json!({"trace": "77777"}), "", "77777"),
+        (
+            "critical-path",
+            json!({"trace": "77777"}),
+            "unknown_name",
+            "77777",
+        ),
     ];
     for (tool, arguments, code, words) in checks {
         let failure = agent.failure(tool, &arguments);
