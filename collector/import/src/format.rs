@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `perf-script`, `strace` | the first line that is neither blank nor a comment |
 //! | `otlp-protobuf` | a first byte of 10 (field 1), perhaps after a varint length, and bytes that no text has; or a length of four bytes, the first of them 0, and then a byte of 10 |
-//! | JSON | a first `{` or `[`, or the first byte of a byte order mark, after white space if any; then see below for records |
-//! | lines | a first line of one whole JSON object or array, or no other row of this table; then see below |
+//! | JSON | after white space, `{`, `[` or the byte 0xEF; then see below for records |
+//! | lines | a first line of one whole JSON object or array, or no other row; then see below |
 //!
 //! | form of a record | recognised by |
 //! |---|---|
