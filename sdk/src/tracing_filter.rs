@@ -212,7 +212,7 @@ impl FirstBytes {
         self.0[usize::from(bit / 64)] |= 1 << (bit % 64);
     }
 
-    /// Reports whether a name in the set may begin like this target.
+    /// Reports whether this target may begin with a name in the set.
     #[inline(always)]
     fn may_begin(&self, target: &[u8]) -> bool {
         let bit = match target {

@@ -225,8 +225,8 @@ impl FlowBuilder {
         });
     }
 
-    /// Returns the digest and the number of the shape of an operation that waited for the items
-    /// from `first` on, and removes these items.
+    /// Returns the digest and the number of the shape of an operation with the items from `first`
+    /// on, and removes these items.
     fn close(
         &mut self,
         first: usize,
@@ -339,7 +339,7 @@ fn named(name: &str) -> Operation {
     }
 }
 
-/// Stages of the items for which an operation waited.
+/// Stages of the items inside an operation.
 #[derive(Clone, Debug, Default)]
 struct Stages {
     /// Index of each stage's first item.

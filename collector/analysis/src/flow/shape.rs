@@ -1,7 +1,7 @@
 //! Structures of requests in canonical form.
 //!
-//! A request-flow graph (Spectroscope, §2.1) is a tree of operations. The calls for which an
-//! operation waits form consecutive *stages*. The calls in one stage are parallel, or their order
+//! A request-flow graph (Spectroscope, §2.1) is a tree of operations. The calls of an
+//! operation form consecutive *stages*. The calls in one stage are parallel, or their order
 //! is not meaningful. Two requests are of one category if their graphs are equal except for the
 //! order within stages (§4.1). The paper writes down every string that a traversal can yield, one
 //! for each order of the parallel parts. This module sorts the parts of a stage by their digests
@@ -78,7 +78,7 @@ impl std::fmt::Display for Operation {
     }
 }
 
-/// An operation and the calls for which it waited, in canonical form.
+/// An operation and the calls inside it, in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The operation.
@@ -87,7 +87,7 @@ pub struct Shape {
     pub is_error: bool,
     /// True for an event, which has no duration.
     pub is_event: bool,
-    /// Calls for which the operation waited, by stage in order of time. The parts of one stage are
+    /// Calls and events inside the operation, by stage in order of time. The parts of one stage are
     /// in order of digest.
     pub stages: Vec<Vec<Part>>,
     /// Digest of all other fields.
@@ -112,7 +112,7 @@ pub struct ShapeOf {
     pub is_error: bool,
     /// True for an event, which has no duration.
     pub is_event: bool,
-    /// Calls for which the operation waited, by stage in order of time. The calls of one stage are
+    /// Calls and events inside the operation, by stage in order of time. The calls of one stage are
     /// in any order, and each is listed as often as it occurs.
     pub stages: Vec<Vec<Arc<Shape>>>,
 }

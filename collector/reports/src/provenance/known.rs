@@ -8,7 +8,7 @@ use stroboscope_query::{ByteRanges, ItemInfo, ProvenanceLog, ProvenanceLogs, inf
 
 use super::filter::ItemFilters;
 
-/// Item with its names for people.
+/// Item with its name and origin.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct NamedItem {
     /// Id, as 16 hexadecimal digits.

@@ -38,7 +38,7 @@ pub(super) struct PageInput<'a> {
     pub changed: Option<ComparisonReport>,
     /// Models and log of tradeoffs, if requested.
     pub tradeoffs: Vec<TradeoffsSay>,
-    /// Data that processes recorded; empty if everything was imported.
+    /// Summary of the batches of Stroboscope's SDK; empty without any.
     pub recorded: RecordedSummary,
 }
 

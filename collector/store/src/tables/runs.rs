@@ -28,8 +28,8 @@ pub struct BatchRead {
     /// Windows that were recorded since the previous batch. A long window is reported in pieces
     /// while it is open.
     pub windows: Vec<WindowRow>,
-    /// Losses, each with its cause and a number since the process started: of lost records, or of
-    /// losses if the cause keeps the record.
+    /// Number of lost records by cause, since the process started. For causes that keep the record,
+    /// the number of losses.
     pub losses: Vec<(String, u64)>,
     /// State of the host's clock as its kernel reports it; `None` if the batch does not report it,
     /// or in older files.
