@@ -123,7 +123,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// Parts of OTLP's messages from which a span's attributes came.
+/// OTLP's span, with the resource and scope that contain it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanParts {
     pub resource: Resource,
