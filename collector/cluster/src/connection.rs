@@ -135,10 +135,11 @@ impl Connection {
             CONNECT_TIMEOUT,
             client.get_worker_info(GetWorkerInfoRequest {}),
         );
-        let silent = format!("it sent no version within {CONNECT_TIMEOUT:?}");
+        let advice = advice(worker);
+        let silent = format!("it sent no version within {CONNECT_TIMEOUT:?}; {advice}");
         let info = asked.await.map_err(|_| WorkerFailure::Lost(silent))?;
         let info = info.map_err(|error| match WorkerFailure::of_call(&error) {
-            WorkerFailure::Lost(text) => WorkerFailure::Lost(format!("{text}; {}", advice(worker))),
+            WorkerFailure::Lost(text) => WorkerFailure::Lost(format!("{text}; {advice}")),
             failure => failure,
         })?;
         if info.version != build {
@@ -205,7 +206,7 @@ impl Connection {
     }
 }
 
-/// Returns advice on a connection that the worker closes at once. With TLS 1.3, a worker rejects a
+/// Returns advice on a connection that the worker closes at once, or does not answer. With TLS 1.3, a worker rejects a
 /// client only after the handshake.
 fn advice(worker: &WorkerAddress) -> &'static str {
     match worker.tls_name {

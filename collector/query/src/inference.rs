@@ -1,4 +1,4 @@
-//! Causal model with the by-products of its inference, and its conclusion from the traces observed.
+//! Causal model with the by-products of its inference, concluded from the results of a pass.
 
 use std::collections::BTreeMap;
 

@@ -364,7 +364,7 @@ impl Question for PathsQuestion {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PathsState {
     evidence: CategoryEvidence,
-    /// Attributes of the shard's requests; empty if its requests define categories.
+    /// Attributes of the shard's requests; empty if its categories are known.
     attributes: AttributeCounts,
     sums: PathSums,
     /// Sentences about the busy hosts of the store.

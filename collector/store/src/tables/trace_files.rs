@@ -273,7 +273,7 @@ impl TraceFiles {
     }
 }
 
-/// Rows that a reading wants, of both tables.
+/// Selection of the rows to read, of both tables.
 struct WantedRows<'a> {
     keys: &'a AttributeKeys,
     times_ns: RangeInclusive<i64>,
