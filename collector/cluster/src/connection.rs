@@ -206,8 +206,8 @@ impl Connection {
     }
 }
 
-/// Returns advice on a connection that the worker closes at once, or does not answer. With TLS 1.3, a worker rejects a
-/// client only after the handshake.
+/// Returns advice on a connection that the worker closes at once, or does not answer. With TLS 1.3,
+/// a worker rejects a client only after the handshake.
 fn advice(worker: &WorkerAddress) -> &'static str {
     match worker.tls_name {
         None => "if the worker uses TLS, its address is https://HOST:PORT",
