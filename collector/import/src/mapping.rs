@@ -332,15 +332,19 @@ impl File {
         let interval = self.interval.map(|table| {
             let at = table.span().start;
             let table = table.into_inner();
-            let missing = |key: &str| Wrong {
+            let missing = |key: &str, example: &str| Wrong {
                 at,
-                what: format!("`{key}` is missing in [interval]"),
+                what: format!(
+                    "`{key}` is missing in [interval]; write for example {key} = \"{example}\""
+                ),
             };
             let duration_unit = table
                 .duration_unit
-                .ok_or_else(|| missing("duration_unit"))?;
-            let time_is = table.time_is.ok_or_else(|| missing("time_is"))?;
-            let duration = table.duration.ok_or_else(|| missing("duration"))?;
+                .ok_or_else(|| missing("duration_unit", "s"))?;
+            let time_is = table.time_is.ok_or_else(|| missing("time_is", "end"))?;
+            let duration = table
+                .duration
+                .ok_or_else(|| missing("duration", "{request_time}"))?;
             Ok(EventInterval {
                 duration: template("duration", Some(duration), "")?,
                 unit: unit(&duration_unit)?,

@@ -178,6 +178,34 @@ fn a_marked_lock_is_not_counted_by_its_futex_again() {
     );
 }
 
+/// Tests a marked wait that sleeps twice at a futex with many calls before it sleeps at another one.
+#[test]
+fn repeated_sleeps_at_one_futex_leave_room_for_another() {
+    let mut events = vec![mark(9, 1, 5, 0xa, 77), mark(9_000, 1, 6, 0xa, 77)];
+    for (tid, trace) in [(1, 0xa), (2, 0xb), (3, 0xc)] {
+        events.push(switch(1, tid, 0, tid));
+        events.push(mark(2, tid, 1, trace, 0));
+    }
+    for (at_ns, address) in [(10, LOCK), (20, LOCK), (30, OTHER)] {
+        events.push(enter(at_ns, 1, [address, 128, 2, 0, 0, 0]));
+        events.push(switch(at_ns + 1, 1, 1, 0));
+        events.push(switch(at_ns + 2, 1, 0, 1));
+        events.push(exit(at_ns + 3, 1, 0));
+    }
+    for call in 0..600 {
+        events.push(enter(100 + 10 * call, 2, [LOCK, 129, 1, 0, 0, 0]));
+        events.push(exit(101 + 10 * call, 2, 1));
+    }
+    events.push(enter(8_000, 3, [OTHER, 129, 1, 0, 0, 0]));
+    events.sort_by_key(|event| event.ts_ns);
+    let by = vec![0xb, 0xc];
+    let evidence = Some(ReleaseEvidence::Call);
+    assert_eq!(
+        waits(&events),
+        [(77, true, 0xa, 9, Some(9_000), by, evidence)]
+    );
+}
+
 /// Tests recordings without scheduling, such as those of strace and `perf record -e
 /// raw_syscalls:*`.
 #[test]

@@ -295,7 +295,7 @@ fn wrong_mappings_are_told_by_line() {
     check_wrong(
         &format!("{GOOD}[interval]\nduration_unit = \"s\"\ntime_is = \"end\""),
         6,
-        "`duration` is missing",
+        "`duration` is missing in [interval]; write for example duration = \"{request_time}\"",
     );
     check_wrong(
         &format!(
