@@ -368,7 +368,7 @@ impl Span {
 }
 
 impl Span {
-    /// Returns the context of a span in words.
+    /// Converts a span's words to its context.
     #[inline]
     pub(crate) const fn context_in([high, low, span_id, word]: [u64; 4]) -> SpanContext {
         SpanContext::from_words([high, low, span_id, SpanWord(word).flags()])

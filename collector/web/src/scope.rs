@@ -171,7 +171,7 @@ impl Scope {
         }
     }
 
-    /// Reports whether an end of the range is a relative time.
+    /// Reports whether either end of the range is a relative time.
     pub(crate) fn is_relative(&self) -> bool {
         is_ago(&self.since) || is_ago(&self.until)
     }

@@ -7,8 +7,8 @@ use crate::label::{INPUTS_MAX, NODES_MAX};
 pub struct Limits {
     /// Maximum number of distinct inputs. Further inputs share one label.
     pub inputs: u32,
-    /// Maximum number of nodes. With the memo, which finds repeated merges, a node of a large log
-    /// takes at most 16 bytes, and up to 21 while the memo grows. Further merges get blocks.
+    /// Maximum number of nodes. Beyond it, labels of merges are imprecise. In a large log, a node
+    /// and its entry in the memo of merges take at most 16 bytes, 21 while the memo grows.
     pub nodes: u32,
     /// Maximum number of sources. The inputs of further sources share one label.
     pub sources: u32,

@@ -61,7 +61,7 @@ impl Recording {
         }
     }
 
-    /// Runs code on this thread that tracks values in this recording.
+    /// Runs code on this thread. This recording tracks its values.
     pub fn run<R>(&mut self, code: impl FnOnce() -> R) -> R {
         let _entered = EnteredScope::new(self);
         code()

@@ -209,7 +209,7 @@ impl Resolutions {
     }
 
     /// Returns the coarsest resolution that at least one in [`COMMON_SHARE`] of a host's timestamps
-    /// has; [`Resolution::EXACT`] for a host without timestamps.
+    /// has, or a coarser one; [`Resolution::EXACT`] for a host without timestamps.
     pub(super) fn get(&self, host: &str) -> Resolution {
         let mut programs = self.programs(host);
         programs.sort_unstable_by_key(|program| Reverse((program.tick_ns, program.unit_ns)));

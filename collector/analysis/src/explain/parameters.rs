@@ -58,7 +58,7 @@ pub struct LeftOut {
     pub why: Why,
 }
 
-/// Minimum number of values to judge a parameter. With fewer, all may be distinct by chance.
+/// Minimum number of values to test for distinctness or order. Fewer may pass by chance.
 const DIFFERENT_OF_MIN: usize = 10;
 /// Minimum fraction of distinct values of a parameter that differs in nearly every request.
 const DIFFERENT_MIN: f64 = 0.9;

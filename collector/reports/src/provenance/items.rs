@@ -38,7 +38,7 @@ struct ListedItem {
     log: String,
     /// Request that wrote the log; null if it is unknown.
     trace: Option<String>,
-    /// Number of its bytes that were written or read, whichever is larger.
+    /// Larger of the bytes written, and the most bytes that one log read.
     bytes: u64,
 }
 

@@ -17,6 +17,8 @@
 //! - *As recorded.* Clocks are not corrected, as the proof that they differ may come after the
 //!   traces concerned. They are compared, and [`Snapshot::clocks_differ`] reports a difference. The
 //!   resolution of timestamps follows from those seen so far.
+//! - *Window.* The model covers a sliding window of time (`--live-window`), so that requests from
+//!   before a deploy do not refute anything for ever.
 //!
 //! Totals since the collector started, for metrics, count all observed requests with a root span,
 //! and all spans and calls between services. The time on critical paths is that of all complete
@@ -25,9 +27,6 @@
 //! The latest complete requests are kept as segments, at most [`RECENT_TRACES_MAX`]. Their critical
 //! paths are computed on demand. Failed requests and spans of the last minutes are counted over all
 //! requests.
-//!
-//! - *Window.* The model covers a sliding window of time (`--live-window`), so that requests from
-//!   before a deploy do not refute anything for ever.
 //!
 //! The model starts and ends with the collector. `infer` reads the store. If its result differs
 //! from the live model, `infer` is right. They may differ, for example, if clocks differ, records

@@ -52,7 +52,7 @@ impl FactsWriter {
         })
     }
 
-    /// Adds rows in the order of the file.
+    /// Adds rows, which must be in the order of the file.
     pub(super) fn observe(&mut self, batch: &RecordBatch) {
         self.scan.observe(batch);
     }

@@ -90,7 +90,7 @@ impl DeltaSchema {
     }
 }
 
-/// Returns Delta's type of the values; `None` if it has none.
+/// Returns Delta's name of an Arrow type; `None` if the store has no such columns.
 fn delta_type(of: &DataType) -> Option<Value> {
     Some(match of {
         DataType::Boolean => json!("boolean"),
