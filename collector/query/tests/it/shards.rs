@@ -40,6 +40,9 @@ pub(crate) fn check_same(
     expected: &Result<String, String>,
     of: &str,
 ) {
+    if found == expected {
+        return;
+    }
     let lines = |result: &Result<String, String>| -> Vec<String> {
         let (Ok(text) | Err(text)) = result;
         text.lines().map(str::to_owned).collect()
@@ -58,7 +61,7 @@ pub(crate) fn check_same(
             near(expected)
         );
     }
-    assert!(found == expected, "{of}");
+    panic!("{of}");
 }
 
 /// Settings of one run.
