@@ -58,7 +58,7 @@ fn parse(line: &str, architecture: Architecture) -> Result<Line, &'static str> {
     let call = architecture
         .call_number(name)
         .ok_or("a system call of unknown name")?;
-    if let Some(args) = marker(name, rest) {
+    if let Some(args) = marker(name, rest)? {
         let getpid = architecture.call_number("getpid").unwrap_or_default();
         let enter = Body::Enter { call: getpid, args };
         return Ok(Line::Events(vec![
@@ -170,19 +170,27 @@ fn futex_operation(word: &str) -> u64 {
 }
 
 /// Parses the marker `write(-1, "STROBE kind trace span thread object extra", …`. Returns the six
-/// arguments of the `getpid` call that it stands for, or `None` for any other call.
-fn marker(name: &str, rest: &str) -> Option<[u64; 6]> {
-    let words = rest
+/// arguments of the `getpid` call that it stands for, or `None` for any other call. Fails if strace
+/// cut the text, as it does after 32 bytes by default.
+fn marker(name: &str, rest: &str) -> Result<Option<[u64; 6]>, &'static str> {
+    let text = rest
         .strip_prefix("-1, \"STROBE ")
-        .filter(|_| name == "write")?
-        .split('"')
-        .next()?;
+        .filter(|_| name == "write");
+    let Some((words, after)) = text.and_then(|text| text.split_once('"')) else {
+        return Ok(None);
+    };
+    if after.starts_with("...") {
+        return Err("strace cut the marker; run strace with -s 96");
+    }
     let mut args = [0; 6];
     for (arg, word) in args.iter_mut().zip(words.split(' ')) {
-        *arg = u64::from_str_radix(word, 16).ok()?;
+        let Ok(value) = u64::from_str_radix(word, 16) else {
+            return Ok(None);
+        };
+        *arg = value;
     }
     args[0] = MARK | (args[0] & 0xffff);
-    Some(args)
+    Ok(Some(args))
 }
 
 #[cfg(test)]
@@ -201,6 +209,7 @@ mod tests {
 7 1700000000.000060 +++ exited with 0 +++
 7 10:11:12 read(3) = 1
 7 1700000000.000070 nonsense(3) = 1
+7 1700000000.000080 write(-1, \"STROBE 1 4bf92f3577b34da6a3ce929d\"..., 53) = -1 EBADF (Bad file descriptor) <0.000002>
 ";
 
     #[test]
@@ -208,11 +217,12 @@ mod tests {
         let imported = strace(TEXT.as_bytes(), Architecture::X86_64).unwrap();
         assert_eq!(
             (imported.skipped, imported.problem_count),
-            (1, 2),
+            (1, 3),
             "{:?}",
             imported.problems
         );
         assert!(imported.problems[0].what.contains("-ttt"));
+        assert!(imported.problems[2].what.contains("-s 96"));
         let timeline = imported.timeline();
         let said: Vec<_> = timeline
             .calls
