@@ -307,14 +307,23 @@ impl File {
                 .map(str::to_owned)
                 .collect()
         });
-        let groups = groups.as_deref();
+        let is_json =
+            groups.is_none() && matches!(records, RecordRule::Lines | RecordRule::Path(_));
+        // Names of groups and columns stand for themselves; those of JSON are paths.
+        let field_name = |field: &str| match &groups {
+            Some(groups) if !groups.iter().any(|group| group == field) => {
+                Err(template::no_group(field, groups))
+            }
+            _ if is_json => Ok(plain_path(field)),
+            _ => Ok(field.to_owned()),
+        };
         let template = |key: &str, value: Option<Spanned<String>>, example: &str| {
             let missing = || Wrong {
                 at: 0,
                 what: format!("`{key}` is missing; write for example {key} = \"{example}\""),
             };
             let value = value.ok_or_else(missing)?;
-            Template::new(value.get_ref(), groups)
+            Template::new(value.get_ref(), field_name)
                 .map_err(|what| Wrong::at(&value, format!("{key}: {what}")))
         };
         let varying = |key: &str, value: Option<Spanned<String>>, example: &str| {
@@ -403,24 +412,9 @@ impl File {
                     ));
                 }
                 OneOrMore::More(fields) => {
-                    let unknown =
-                        |field: &&String| groups.is_some_and(|groups| !groups.contains(field));
-                    if let Some(field) = fields.iter().find(unknown) {
-                        return Err(Wrong::at(
-                            &asked,
-                            template::no_group(field, groups.unwrap_or_default()),
-                        ));
-                    }
-                    let is_json = matches!(parts.records, RecordRule::Lines | RecordRule::Path(_))
-                        && groups.is_none();
-                    let path = |field: &String| {
-                        if is_json {
-                            plain_path(field)
-                        } else {
-                            field.clone()
-                        }
-                    };
-                    KeptAttributes::These(fields.iter().map(path).collect())
+                    let names: Result<_, String> =
+                        fields.iter().map(|field| field_name(field)).collect();
+                    KeptAttributes::These(names.map_err(|what| Wrong::at(&asked, what))?)
                 }
             },
         };

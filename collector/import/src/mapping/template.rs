@@ -38,9 +38,12 @@ pub(super) fn plain_path(path: &str) -> String {
 }
 
 impl Template {
-    /// Parses a template. With `groups`, fields must be among these. The error describes the
-    /// defect.
-    pub(super) fn new(text: &str, groups: Option<&[String]>) -> Result<Self, String> {
+    /// Parses a template. `field_name` converts a field as written to the name of the line's field,
+    /// or describes why there is none. The error describes the defect.
+    pub(super) fn new(
+        text: &str,
+        field_name: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
@@ -61,22 +64,15 @@ impl Template {
                     ));
                 }
             };
-            let path = |field: &str| {
-                if groups.is_some() {
-                    field.to_owned()
-                } else {
-                    plain_path(field)
-                }
+            let name_of = |field: &str| match field.trim() {
+                "" => Ok(String::new()),
+                field => field_name(field),
             };
-            let fields: Vec<String> = fields.split('|').map(|field| path(field.trim())).collect();
+            let fields: Vec<String> = fields.split('|').map(name_of).collect::<Result<_, _>>()?;
             if fields.iter().any(String::is_empty) {
                 return Err(format!(
                     "`{text}` has a field without a name; write {{field}} or {{one|other}}"
                 ));
-            }
-            let unknown = |field: &&String| groups.is_some_and(|groups| !groups.contains(field));
-            if let Some(field) = fields.iter().find(unknown) {
-                return Err(no_group(field, groups.unwrap_or_default()));
             }
             if !plain.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));

@@ -368,6 +368,24 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[test]
+fn columns_have_any_names() {
+    let text = |name: &str| {
+        let text = std::fs::read_to_string(example(name)).unwrap();
+        text.replace("took_ms", "$.took [ms]")
+    };
+    let fixture = Fixture::new();
+    let map = fixture.directory.path().join("map.toml");
+    std::fs::write(&map, text("spans-csv.toml")).unwrap();
+    let importer = fixture
+        .importer()
+        .with_mapping(FieldMapping::read(&map).unwrap());
+    let report = fixture
+        .import(&importer, text("spans.csv").as_bytes())
+        .unwrap();
+    assert_eq!((report.summary.spans, &report.bad[..]), (3, &[][..]));
+}
+
+#[test]
 fn examples_of_spans_are_imported_by_their_mappings() {
     let import = |mapping: &str, file: &str| {
         let fixture = Fixture::new();
