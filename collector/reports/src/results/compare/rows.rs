@@ -209,6 +209,9 @@ fn what(cause: &Cause) -> String {
         "slower"
     };
     match (&cause.kind, &cause.place) {
+        (CauseKind::Structure(of), Some(Place::Own(at))) if *at != cause.operation => {
+            format!("as {at} {}", difference(of))
+        }
         (CauseKind::Structure(of), _) => difference(of),
         (CauseKind::ResponseTime, Some(Place::Link { caller, callee })) => {
             let unsure = if cause.is_undecided {
