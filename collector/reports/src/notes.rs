@@ -141,6 +141,10 @@ pub fn remarks(notes: &Notes) -> Vec<Remark> {
             "events were left out: they belong to no span and no task",
         ),
         (
+            left.copies,
+            "spans and events equal an earlier one, as after a retried request; they were left out",
+        ),
+        (
             left.unreadable_attributes,
             "records have attributes that are not a JSON object; they were left out",
         ),

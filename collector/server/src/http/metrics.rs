@@ -293,6 +293,7 @@ fn live_metrics(live: &LiveModel, text: &mut Text) {
         ("over_trace_limit", left_out.over_trace_limit),
         ("span_missing", left_out.span_missing),
         ("no_span_no_task", left_out.no_span_no_task),
+        ("copies", left_out.copies),
     ];
     let help = "Records not in the live model, by cause.";
     text.labelled("live_left_out_records_total", help, "cause", causes);

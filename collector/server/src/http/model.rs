@@ -67,6 +67,7 @@ pub(super) fn render(live: &LiveModel) -> Value {
             "over_trace_limit": left_out.over_trace_limit,
             "span_missing": left_out.span_missing,
             "no_span_no_task": left_out.no_span_no_task,
+            "copies": left_out.copies,
             "unreadable_attributes": left_out.unreadable_attributes,
         },
         "window_from_ns": from_ns,

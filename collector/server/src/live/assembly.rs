@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 
 use stroboscope_store::limits::RECORDS_PER_TRACE_MAX;
-use stroboscope_store::tables::{EventAttacher, EventRead, LeftOut};
+use stroboscope_store::tables::{EventAttacher, EventRead, LeftOut, sort_spans};
 
 /// Default maximum of records in all open traces together.
 pub const RECORDS_OPEN_MAX: usize = 1_000_000;
@@ -167,8 +167,7 @@ impl Assembly {
             mut events,
             ..
         } = open;
-        // This is the order of the store, except among spans with equal starts.
-        records.spans.sort_by_key(|span| span.start_ns);
+        sort_spans(&mut records.spans);
         events.sort_by_key(|event| (event.time_ns, event.seq));
         self.attacher
             .attach(&mut records, &mut events, &mut self.left_out);

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use foldhash::HashSet;
 use rustc_hash::FxHashMap;
 use stroboscope_analysis::record::{
-    AttributeRecord, ElementRecord, EventRecord, PointEvent, RecordOwner, TraceRecords,
+    AttributeRecord, ElementRecord, EventRecord, PointEvent, RecordOwner, SpanRecord, TraceRecords,
 };
 
 use super::attributes::{AttributeValues, ELEMENT};
@@ -14,8 +15,11 @@ use super::left_out::LeftOut;
 /// map is built.
 const EVENTS_WITHOUT_MAP: usize = 8;
 
+/// Maximum number of spans with equal ids and starts that a span is compared with, to find copies.
+const COMPARED_MAX: usize = 8;
+
 /// Row of the events table as it is read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EventRead {
     pub trace_name: Option<Arc<str>>,
     /// Id of the event's span; 0 for none.
@@ -40,8 +44,10 @@ pub struct EventAttacher {
 }
 
 impl EventAttacher {
-    /// Attaches the events in their order to a trace, which must already have all its spans.
-    /// Empties `events`.
+    /// Attaches the events in their order to a trace, which must already have all its spans, in the
+    /// order of [`sort_spans`](super::sort_spans). Empties `events`. Drops copies of spans without
+    /// a process and of their events, because clients of OTLP send a request again if its response
+    /// was lost.
     pub fn attach(
         &mut self,
         trace: &mut TraceRecords,
@@ -50,6 +56,14 @@ impl EventAttacher {
     ) {
         self.span_of.clear();
         self.log_lines = 0;
+        let sent_again = drop_copies(&mut trace.spans, left_out);
+        if !sent_again.is_empty() {
+            let mut seen = HashSet::default();
+            let read = events.len();
+            events
+                .retain(|event| !sent_again.contains(&event.span_id) || seen.insert(event.clone()));
+            left_out.copies += (read - events.len()) as u64;
+        }
         if events.len() > EVENTS_WITHOUT_MAP {
             let places = trace.spans.iter().enumerate();
             places.for_each(|(at, span)| _ = self.span_of.entry(span.span_id).or_insert(at));
@@ -120,6 +134,26 @@ impl EventAttacher {
             }
         }
     }
+}
+
+/// Drops spans without a process that equal an earlier span, and returns their ids.
+fn drop_copies(spans: &mut Vec<SpanRecord>, left_out: &mut LeftOut) -> HashSet<u64> {
+    let mut ids = HashSet::default();
+    let is_like = |a: &SpanRecord, b: &SpanRecord| {
+        (a.start_ns, a.span_id, a.process) == (b.start_ns, b.span_id, 0)
+    };
+    if spans.windows(2).any(|pair| is_like(&pair[0], &pair[1])) {
+        for span in std::mem::take(spans) {
+            let alike = spans.iter().rev().take_while(|kept| is_like(kept, &span));
+            if alike.take(COMPARED_MAX).any(|kept| *kept == span) {
+                left_out.copies += 1;
+                ids.insert(span.span_id);
+            } else {
+                spans.push(span);
+            }
+        }
+    }
+    ids
 }
 
 /// Removes the attribute [`ELEMENT`] of an event inside a span, and returns its value; `None` if

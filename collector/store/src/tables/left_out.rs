@@ -12,6 +12,9 @@ pub struct LeftOut {
     pub span_missing: u64,
     /// Number of events of a request that have neither a span nor a task.
     pub no_span_no_task: u64,
+    /// Number of copies of spans without a process, and of events inside these spans.
+    #[serde(default)]
+    pub copies: u64,
     /// Number of records that may have a selected attribute, but whose attributes are not a JSON
     /// object.
     pub unreadable_attributes: u64,
@@ -26,6 +29,7 @@ impl LeftOut {
         self.over_trace_limit += other.over_trace_limit;
         self.span_missing += other.span_missing;
         self.no_span_no_task += other.no_span_no_task;
+        self.copies += other.copies;
         self.unreadable_attributes += other.unreadable_attributes;
         self.large_traces += other.large_traces;
     }
