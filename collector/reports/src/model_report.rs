@@ -173,7 +173,7 @@ struct Pair {
     traces: u64,
 }
 
-/// Two segments of which the first ends before the second begins.
+/// Two segments; the first ends before the second begins.
 struct InOrder(Pair);
 /// Two segments that exclude each other.
 struct Apart(Pair);

@@ -30,7 +30,7 @@ pub struct Traces {
 pub struct Trace {
     records: TraceRecords,
     path: SpanPath,
-    /// True if the trace lacks spans, because they have not ended.
+    /// True if the trace lacks a parent, or a span has not ended.
     is_open: bool,
 }
 
@@ -213,7 +213,7 @@ impl Trace {
     }
 }
 
-/// Reports whether the trace lacks the parent of a recorded span, because it has not ended.
+/// Reports whether the trace lacks the parent of a recorded span, which usually has not ended.
 fn is_cut(records: &TraceRecords) -> bool {
     let reasons = completeness(records, &[]).reasons;
     let mut reasons = reasons.iter();

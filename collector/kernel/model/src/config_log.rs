@@ -14,7 +14,7 @@ const CONFIGS_MAX: usize = 64;
 /// under way, none applies.
 #[derive(Clone, Debug)]
 pub struct ConfigLog {
-    /// Start (monotonic ns), end and config of each, in order of time.
+    /// Periods in order: start, end (monotonic ns), and burst-config.
     spans: VecDeque<(u64, u64, BurstConfig)>,
 }
 
