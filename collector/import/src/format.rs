@@ -103,8 +103,8 @@ pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
     (call.contains('(') || call.starts_with(['+', '-', '<'])).then_some(Format::Strace)
 }
 
-/// Recognises a format; `asked` takes precedence over the content, except for the members that
-/// [`Form::of`] finds.
+/// Recognises a format. `asked` takes precedence over the content, except for some documents that
+/// contain lists of records; see [`Form::of`].
 pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> SourceForm {
     match asked.or_else(|| recognise_kernel_text(head)) {
         Some(kernel @ (Format::PerfScript | Format::Strace)) => SourceForm::Kernel(kernel),

@@ -130,9 +130,9 @@ fn takes_two_periods(page: &VerbPage) -> bool {
     has("before") && has("after")
 }
 
-/// Returns the options that the address gives, and the parameters of the scope that the subcommand
-/// takes. Drops options that are empty or equal to their default. Also drops factors if a duration
-/// is given, or if no other option is.
+/// Returns the options that the address gives, and the scope's parameters that the subcommand
+/// takes: only `root` if the address has periods. Drops options that are empty or equal to their
+/// default, and factors if a duration, or no other option, is given.
 fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, String)> {
     let pairs = parse(query.unwrap_or_default().as_bytes());
     let mut asked: Vec<(String, String)> = pairs

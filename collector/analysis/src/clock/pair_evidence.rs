@@ -16,7 +16,7 @@ pub(super) struct RoundTripSample {
     pub(super) client_ns: i64,
     /// Middle of the interval on the server, by its clock.
     pub(super) server_ns: i64,
-    /// Time on the way; negative if the answering host's interval is longer than the waiting
+    /// Round-trip delay; negative if the answering host's interval is longer than the waiting
     /// host's.
     pub(super) rtt_ns: i128,
 }

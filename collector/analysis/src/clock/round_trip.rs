@@ -26,7 +26,7 @@ impl RoundTrip {
         i128::from(self.server_ns) - i128::from(self.client_ns)
     }
 
-    /// Returns the error bound of the offset in nanoseconds: half of the time on the way, plus the
+    /// Returns the error bound of the offset in nanoseconds: half of the round-trip delay, plus the
     /// nanosecond lost by taking middles.
     pub fn error_ns(&self) -> u64 {
         self.rtt_ns / 2 + 1
