@@ -200,11 +200,11 @@ pub(super) struct LocalStructure {
     pub(super) runs: u64,
 }
 
-/// Returns the behaviour of each operation of a structure.
+/// Returns the behaviour of each operation of a structure, on all hosts together.
 pub(super) fn local_structure(shape: &Shape) -> BTreeMap<Operation, LocalStructure> {
     let mut found: BTreeMap<Operation, [FxHasher; 2]> = BTreeMap::new();
     for (called, productions) in productions(shape) {
-        let [calls, runs] = found.entry(called.operation).or_default();
+        let [calls, runs] = found.entry(called.operation.of_any_host()).or_default();
         productions.hash(calls);
         let fails: BTreeSet<bool> = productions.iter().map(|of| of.fails).collect();
         fails.hash(runs);
@@ -220,10 +220,11 @@ pub(super) fn local_structure(shape: &Shape) -> BTreeMap<Operation, LocalStructu
     finished.collect()
 }
 
-/// Adds the maximum number of runs of each operation to `runs`, if the structure itself runs
-/// `times` times.
+/// Adds the maximum number of runs of each operation, on all hosts, to `runs`, if the structure
+/// itself runs `times` times.
 fn count_runs(shape: &Shape, times: u64, runs: &mut BTreeMap<Operation, u64>) {
-    *runs.entry(shape.operation.clone()).or_default() += times;
+    let known = runs.entry(shape.operation.of_any_host()).or_default();
+    *known = known.saturating_add(times);
     for part in shape.parts() {
         count_runs(
             &part.shape,
@@ -410,7 +411,7 @@ pub(super) fn operation_changes(
     };
     let mut changes = Vec::new();
     for (called, known) in operations {
-        let known = if clients.contains(&called.operation) {
+        let known = if clients.contains(&called.operation.of_any_host()) {
             of_client(known)
         } else {
             known

@@ -228,7 +228,9 @@ fn responsible(
         return callee(last, root).unwrap_or_else(|| last.clone());
     }
     match now.difference(&before.production) {
-        PathDifference::Removed(callee) if callee.service != at.service && clients.contains(at) => {
+        PathDifference::Removed(callee)
+            if callee.service != at.service && clients.contains(&at.of_any_host()) =>
+        {
             callee
         }
         _ => at.clone(),
@@ -266,8 +268,9 @@ fn share_out(changes: &mut [PathChange], roots: &[OfRoot<'_>], edges: &EdgeTable
         let of = |flows: &RootFlows, ids: &BTreeSet<CategoryId>| {
             let categories = ids.iter().filter_map(|id| flows.categories.get(id));
             let times = categories.flat_map(|category| &category.edges_ns);
+            let at = change.at.of_any_host();
             let inside = times
-                .filter(|(edge, _)| edges.get(**edge).operations().contains(&change.at))
+                .filter(|(edge, _)| edges.get(**edge).operations().contains(&at))
                 .map(|(_, time_ns)| *time_ns as f64);
             represented(flows, ids).mean(inside.sum::<f64>())
         };

@@ -15,7 +15,10 @@ use simulated::{Fault, Random, request};
 pub(super) use simulated::{USUAL, period, with_misses};
 
 fn compared_as(periods: [&[TraceRecords]; 2], settings: &CompareSettings) -> Comparison {
-    let flows = flows_of(periods);
+    compared_flows(&flows_of(periods), settings)
+}
+
+fn compared_flows(flows: &[PeriodFlows; 2], settings: &CompareSettings) -> Comparison {
     Comparison::of(
         &flows[0],
         &flows[1],
@@ -29,6 +32,10 @@ fn compared_as(periods: [&[TraceRecords]; 2], settings: &CompareSettings) -> Com
 }
 
 pub(super) fn flows_of(periods: [&[TraceRecords]; 2]) -> [PeriodFlows; 2] {
+    flows_with(periods, FlowSettings::default())
+}
+
+fn flows_with(periods: [&[TraceRecords]; 2], settings: FlowSettings) -> [PeriodFlows; 2] {
     let orders = periods.map(|period| {
         let mut orders = SiblingOrders::default();
         period.iter().for_each(|records| orders.observe(records));
@@ -44,7 +51,7 @@ pub(super) fn flows_of(periods: [&[TraceRecords]; 2]) -> [PeriodFlows; 2] {
     let mut labels = model.labels().clone();
     periods.map(|period| {
         // In two parts, as two threads would.
-        let mut passes = [0, 1].map(|_| FlowPass::new(FlowSettings::default(), &orders));
+        let mut passes = [0, 1].map(|_| FlowPass::new(settings, &orders));
         for (at, records) in period.iter().enumerate() {
             let (trace, _) = segment(records, &mut labels);
             let path = analyse(&trace, &relations);
@@ -109,6 +116,47 @@ fn check(after: Fault, operation: &str, adds_ns: f64, is_structure: bool) -> Com
         found.causes
     );
     found
+}
+
+#[test]
+fn one_host_makes_no_difference() {
+    for after in [
+        Fault {
+            read_ns: 500_000,
+            ..USUAL
+        },
+        Fault {
+            asks_for_ads: true,
+            ..USUAL
+        },
+        Fault {
+            misses: 60,
+            ..USUAL
+        },
+        Fault {
+            bank_fails: true,
+            ..USUAL
+        },
+        Fault { reads: 9, ..USUAL },
+    ] {
+        let periods = [period(1, 1_000, USUAL), period(2, 1_000, after)];
+        let causes = [false, true].map(|with_hosts| {
+            let settings = FlowSettings {
+                with_hosts,
+                ..FlowSettings::default()
+            };
+            let flows = flows_with([&periods[0], &periods[1]], settings);
+            let found = compared_flows(&flows, &CompareSettings::default());
+            let causes = found.causes.iter().map(|cause| {
+                let operation = cause.operation.of_any_host();
+                let numbers = [cause.contribution_ns, cause.affected, cause.q_value];
+                (operation.to_string(), numbers.map(|of| format!("{of:.6e}")))
+            });
+            causes.collect::<Vec<_>>()
+        });
+        assert!(!causes[0].is_empty(), "{after:?}");
+        assert_eq!(causes[0], causes[1], "{after:?}");
+    }
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl<'a> FlowFinder<'a> {
             }
         }
         if path.tail_wait_ns > 0 {
-            let tail = edges.tail(&shape.operation);
+            let tail = edges.tail(&shape.operation.of_any_host());
             self.edges_ns.push((tail, path.tail_wait_ns));
         }
         self.edges_ns.sort_unstable_by_key(|(edge, _)| *edge);

@@ -68,6 +68,16 @@ pub struct Operation {
     pub host: Option<Arc<str>>,
 }
 
+impl Operation {
+    /// Returns the operation without its host, as edges have it.
+    pub(crate) fn of_any_host(&self) -> Self {
+        Self {
+            host: None,
+            ..self.clone()
+        }
+    }
+}
+
 impl std::fmt::Display for Operation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.service, self.name)?;
