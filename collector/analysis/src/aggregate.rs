@@ -24,7 +24,7 @@ impl ShareSum {
     fn add(&mut self, part_ns: u64, whole_ns: u64, weight: Weight) {
         if whole_ns > 0 && part_ns > 0 {
             let share = u128::from(part_ns) * WHOLE / u128::from(whole_ns);
-            // The sum has room for 2⁵⁰ requests of weight 1.
+            // The sum has room for nearly 2⁵⁰ requests of weight 1.
             self.0 = self.0.saturating_add(share * u128::from(weight.units()));
         }
     }
@@ -138,8 +138,8 @@ pub struct PathAggregate {
     tail_shares: ShareSum,
     /// Statistics of each segment, by its number.
     segments: Vec<Option<Box<PathStatistics>>>,
-    /// For each segment, the numbers of the last trace in which it occurred and of the last trace
-    /// in which it was critical. 0 means none. A deserialized aggregate knows none of its traces.
+    /// For each segment, the numbers of the last observed trace in which it occurred and of the
+    /// last one in which it was critical. 0 means none, as for merged and deserialized traces.
     #[cfg_attr(feature = "serde", serde(skip))]
     counted: Vec<(u64, u64)>,
 }

@@ -4,10 +4,10 @@
 //! analysis compares its share of the critical path, and its slack as a share of the latency,
 //! between outliers and the others.
 //!
-//! The analysis takes two passes. The first finds the threshold ([`outlier_threshold_ns`] of the
-//! latencies of a [`PathAggregate`](crate::aggregate::PathAggregate)), the second observes every
-//! path. Memory grows with the number of segments, not with the number of requests. Groups that
-//! were computed for separate parts of the requests can be merged.
+//! The analysis takes two passes. The first finds the threshold ([`outlier_threshold_ns`]), or one
+//! for each kind of request. The second observes every path. Memory grows with the number of
+//! segments, not with the number of requests. Groups that were computed for separate parts of the
+//! requests can be merged.
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -24,16 +24,16 @@ pub const SIGNIFICANT_Q_VALUE: f64 = 0.05;
 /// Maximum number of example requests for each segment.
 pub const EXAMPLES_MAX: usize = 3;
 
-/// Returns the latency above which a request belongs to the slowest `part` (0 to 1) of all,
-/// accurate to three significant digits. Requests of exactly this latency are not outliers, so the
-/// share of outliers may be smaller than `part`.
+/// Returns the latency above which a request belongs to the slowest `part` (0 to 1) of all, with
+/// the accuracy of [`Distribution::quantile_ns`]. Requests of exactly this latency are not
+/// outliers, so the share of outliers may be smaller than `part`.
 pub fn outlier_threshold_ns(latency: &Distribution, part: f64) -> u64 {
     latency.quantile_ns((1.0 - part).clamp(0.0, 1.0))
 }
 
-/// Statistics of one segment in one group of requests, the outliers or the others. A request
-/// without the segment counts as 0 in the share of the critical path, and does not count in the
-/// slack.
+/// Statistics of one segment in one group of requests, the outliers or the others. In an
+/// [`Anomaly`], a request without the segment counts as 0 in the share of the critical path. It
+/// never counts in the slack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct GroupStatistics {
     /// Number of requests that have the segment.
@@ -60,8 +60,8 @@ impl GroupStatistics {
 struct SegmentGroups {
     outliers: GroupStatistics,
     others: GroupStatistics,
-    /// Outliers in which the segment takes the most time on the critical path: longest first, then
-    /// by trace id.
+    /// Up to [`EXAMPLES_MAX`] outliers in which the segment takes the most time on the critical
+    /// path: longest first, then by trace id.
     examples: Vec<(Reverse<u64>, TraceId)>,
 }
 
@@ -108,7 +108,8 @@ pub struct Anomalies {
 }
 
 impl Anomalies {
-    /// Creates empty groups. Requests that take longer than `threshold_ns` are outliers.
+    /// Creates empty groups. For [`observe`](Self::observe), requests that take longer than
+    /// `threshold_ns` are outliers.
     pub fn new(threshold_ns: u64) -> Anomalies {
         Anomalies {
             threshold_ns,
@@ -199,8 +200,8 @@ impl Anomalies {
     }
 
     /// Ranks all segments. Segments whose share of the critical path differs significantly
-    /// ([`SIGNIFICANT_Q_VALUE`]) come first. Both groups are sorted by that difference, the largest
-    /// gain in slow requests first.
+    /// ([`SIGNIFICANT_Q_VALUE`]) come first. Among these and among the remaining segments, the
+    /// largest gain of that share in slow requests comes first.
     pub fn ranked(&self) -> Vec<Anomaly> {
         let mut anomalies: Vec<Anomaly> = self
             .segments

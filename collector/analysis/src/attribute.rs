@@ -8,7 +8,7 @@
 //! | `host` (or `host.name`) | its root span's host; of an event log, the first event's | the most frequent host of its operation's spans (or events) |
 //! | `operation` | its root span's `service:name` | its own operation, as `service:name` |
 //! | `kind` (or `span.kind`) | its root span's: `server`, `client`, another recorded kind, or `internal` | the most frequent kind of its operation's spans |
-//! | `status` | `error` if it [failed](crate::failure), else `ok` | most frequent among these |
+//! | `status` | `error` if it [failed](crate::failure), else `ok` | the more frequent outcome of its operation's spans |
 //!
 //! A request's value of a recorded attribute is its root span's value; of several values of roots,
 //! the alphabetically first. If no root has one, the value is that of the other records, if they
@@ -24,7 +24,7 @@ use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use foldhash::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Names of the properties of spans that the [module](self) lists.
+/// Names of the properties of spans that the [module](self) lists, without alternative names.
 pub const KNOWN_OF_ALL: [&str; 5] = ["service", "host", "operation", "kind", "status"];
 /// Prefix that addresses a recorded attribute of any name, also one of [`KNOWN_OF_ALL`].
 const RECORDED: &str = "recorded:";
@@ -243,8 +243,8 @@ mod tests {
             .attributes
             .push(said(RecordOwner::Span(1), "span.kind", "consumer"));
         check(&records, "span.kind", Some("consumer"));
-        // A request that recovered from a failure has not failed.
         check(&records, "status", Some("ok"));
+        // A request that recovered from a failure has not failed.
         records
             .attributes
             .push(said(RecordOwner::Span(2), "error", "true"));

@@ -14,7 +14,7 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Creates arrivals from pairs of a length in ns and the number of requests of that length that
-    /// begin in an hour. Drops negative lengths and rates that are not positive.
+    /// begin in an hour. Drops pairs whose length is negative or whose rate is not positive.
     pub fn new(mut by_length: Vec<(f64, f64)>) -> Arrivals {
         by_length.retain(|(length_ns, per_hour)| *length_ns >= 0.0 && *per_hour > 0.0);
         by_length.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
@@ -99,8 +99,8 @@ pub struct BurstPlans {
     pub giving_way: Option<GivingWay>,
 }
 
-/// Relaxations of a goal. Each field relaxes one requirement and keeps the others. It is `None` if
-/// that does not help.
+/// Relaxations of a goal. Each field relaxes one requirement and keeps the others. A field is
+/// `None` if its relaxation does not help.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GivingWay {
     /// Bursts that record the largest share of time that the goal allows, 2⁻ᵐ, but fewer whole
@@ -190,8 +190,8 @@ fn bits_of(longest_ns: f64) -> u32 {
 }
 
 /// Returns at most [`REACHING_MAX`] plans: for each tried burst length, the bursts with the longest
-/// period that reach the goal. The shortest bursts that cut few requests come first, then longer
-/// ones, then shorter ones that cut more.
+/// period that reach the goal, but only one plan that records everything. The shortest bursts that
+/// cut few requests come first, then longer ones, then shorter ones that cut more.
 fn reaching(arrivals: &Arrivals, goal: &BurstGoal) -> Vec<PlannedBursts> {
     let own = bits_of(goal.longest_ns);
     let shortest = ((goal.longest_ns / 1e6).max(1.0).log2().floor() as u32).min(own);

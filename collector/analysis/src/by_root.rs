@@ -2,7 +2,7 @@
 //! which a caller waits.
 //!
 //! One distribution of the latencies of different operations describes none of them: a job that
-//! runs for seconds once a minute would be every user's p99. [`ByRoot`] therefore keeps one
+//! runs for seconds once a minute could become every user's p99. [`ByRoot`] therefore keeps one
 //! distribution for each root operation (see [`root`](crate::root)). A report that needs a single
 //! figure uses [`ByRoot::headline`], which covers only root operations with known callers. If no
 //! root operation with latencies has known callers, it covers all.

@@ -14,12 +14,14 @@
 //!      ([`Verdict::Differ`]), the clocks are corrected. Between two estimates, a host's offset
 //!      lies on the line between them, so it follows drift. Corrections over several hosts follow
 //!      the path of least total error.
-//!    - Otherwise, if at least three in four of the round trips that some offset explains
-//!      [agree](Verdict::Agree) with the recorded clocks, the timestamps stay as recorded, unless
-//!      clocks within a group of agreeing hosts differ. The error bound of the pair is then zero,
-//!      unless tasks of event logs cross the two hosts and their lines are believed. In that case,
-//!      it is the largest offset that the tightest round trip does not exclude.
-//!    - Round trips that agree with no offset connect no hosts.
+//!    - Otherwise, if some offset explains more than half of the round trips, and at least three in
+//!      four of those [agree](Verdict::Agree) with the recorded clocks, the timestamps stay as
+//!      recorded, unless clocks within a group of agreeing hosts differ. The error bound of the
+//!      pair is then zero, unless tasks of event logs cross the two hosts and their lines are
+//!      believed. In that case, it is the largest offset that the tightest round trip does not
+//!      exclude.
+//!    - Otherwise, the round trips connect no hosts.
+//!    - Without round trips, spans whose parents are on the other host can show that clocks agree.
 //! 3. Hosts that neither a pair nor a kernel's report connects are on different islands. The order
 //!    of events on different islands is unknown.
 //! 4. [`Alignment::apply`] corrects a trace's timestamps. It stores the error bound, resolution and
@@ -35,9 +37,9 @@
 //! the pair connects no hosts. This cannot distinguish a clock that is off by a constant from lines
 //! of that host that arrive late by a constant.
 //!
-//! A kernel's report on its clock ([`ClockEvidence::note_kernel`]) identifies the hosts whose
-//! clocks are not synchronized. It also connects hosts that nothing else does: two synchronized
-//! clocks differ by no more than the sum of both errors.
+//! Kernels' reports on their clocks ([`ClockEvidence::note_kernel`]) identify the hosts whose
+//! clocks are not synchronised. They also connect hosts that nothing else does: two synchronised
+//! clocks differ by no more than the sum of both maximum errors.
 //!
 //! The error bounds hold if a clock runs at a constant rate between two estimates. Before the first
 //! estimate and after the last, it may gain or lose at most [`DRIFT_MAX_PPM`].

@@ -277,7 +277,7 @@ impl OfRoot<'_> {
     fn pair(&mut self, settings: &CompareSettings, known: &BTreeSet<CategoryId>) {
         let p_values: Vec<f64> = self.counts.iter().map(|change| change.p_value).collect();
         let q_values = benjamini_hochberg(&p_values);
-        // The shares' denominator.
+        // Number of requests to which changes of shares are scaled.
         let requests = match settings.same_workload {
             true => self.before.requests(),
             false => self.after.requests(),

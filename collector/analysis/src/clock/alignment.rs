@@ -14,7 +14,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Corrections of timestamps to the reference host's clock. See [`ClockEvidence::align`].
+/// Corrections of timestamps to the clock of the reference host or, on an island without it, of the
+/// island's host with the most round trips. See [`ClockEvidence::align`].
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Alignment {
@@ -105,8 +106,8 @@ impl Alignment {
         }
     }
 
-    /// Returns the host to whose clock the others are corrected, or `None` if there is no host at
-    /// all.
+    /// Returns the host to whose clock the others on its island are corrected, or `None` if there
+    /// is no host at all.
     pub fn reference(&self) -> Option<&str> {
         self.reference.as_deref()
     }
@@ -263,8 +264,8 @@ impl Alignment {
     }
 
     /// Corrects the timestamps of the hosts whose clocks are not taken as recorded. `clocks` holds
-    /// the clocks of the trace's hosts, in order of name. The error bounds of the corrections
-    /// replace theirs.
+    /// the clocks of the trace's hosts, in order of name. Sets the error bound of each corrected
+    /// host's clock to the largest one of its timestamps.
     fn correct(&self, records: &mut TraceRecords, clocks: &mut [HostClock]) {
         let is_corrected = |way: &&Way| way.agreed_ns().is_none();
         let of_host = |host: &Arc<str>| self.ways.get(host).filter(is_corrected);
@@ -299,9 +300,9 @@ impl Alignment {
 
     /// Counts the round trips of a trace, given as recorded, that contradict the alignment. Ignores
     /// round trips of hosts that are not on the reference host's island. A round trip contradicts
-    /// it if the aligned middles of both intervals are farther apart than the sum of all error
-    /// bounds and both resolutions. A contradiction suggests that a clock was set, or that an event
-    /// log's lines are not in the order of its threads.
+    /// the alignment if the aligned middles of both intervals are farther apart than the sum of all
+    /// error bounds and both resolutions. A contradiction suggests that a clock was set, or that an
+    /// event log's lines are not in the order of its threads.
     pub fn contradictions(&self, records: &TraceRecords) -> u64 {
         let contradicts = |r: &&super::RoundTrip| {
             let client = self.convert(&r.client, r.client_ns);
@@ -343,10 +344,10 @@ fn busiest<'a>(
 }
 
 /// Returns the steps between the clocks of neighbouring hosts. The step between agreeing clocks
-/// takes them as recorded. Its error bound is that of the pair if event-log tasks cross both hosts
-/// and their order of lines is accepted, otherwise 0. The step between differing clocks is their
-/// line of offsets. If two clocks differ within a group of agreeing ones, every pair of the group
-/// that has a line of offsets uses it. Contradictory pairs have no step.
+/// takes them as recorded. Its error bound is [`Anchors::agreed_ns`] if event-log tasks cross both
+/// hosts and their order of lines is accepted, otherwise 0. The step between differing clocks is
+/// their line of offsets. If two clocks differ within a group of agreeing ones, the agreeing pairs
+/// of the group use their lines of offsets too, if they have one. Contradictory pairs have no step.
 fn neighbours(
     evidence: &ClockEvidence,
     verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,

@@ -1,6 +1,6 @@
-//! Collects evidence about the clocks of all hosts, in bounded memory: the best round trips, and
-//! evidence for and against each pair's clocks as recorded. [`Alignment`](super::Alignment) has the
-//! offsets.
+//! Collects evidence about the clocks of all hosts, in bounded memory: the best round trips,
+//! evidence for and against each pair's clocks as recorded, resolutions, and reports of kernels.
+//! [`Alignment`](super::Alignment) has the offsets.
 
 use super::kernel_clock::KernelClock;
 use super::pair_evidence::{PairEvidence, RoundTripSample};
@@ -11,8 +11,8 @@ use crate::text_map::{AddressCache, TextMap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum number of distinct hosts that evidence lists. [`ClockEvidence::refused`] counts refusals
-/// of further hosts and of their pairs.
+/// Maximum number of distinct hosts that evidence lists, and of hosts with a kernel's report.
+/// [`ClockEvidence::refused`] counts refusals of further hosts and of their pairs.
 pub const HOSTS_MAX: usize = 4096;
 /// Maximum number of time windows per ordered pair of hosts. Beyond it, windows double in length.
 pub const WINDOWS_MAX: usize = 512;
@@ -75,8 +75,8 @@ impl Windows {
     }
 }
 
-/// Evidence from traces about the clocks of their hosts. Merging is commutative and associative, as
-/// long as hosts, pairs and programs fit their limits.
+/// Evidence from traces and kernels about the clocks of hosts. Merging is commutative and
+/// associative, as long as hosts, pairs and programs fit their limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClockEvidence {
@@ -109,8 +109,8 @@ impl ClockEvidence {
             nested,
             tasks,
         } = Crossings::of(records);
-        // Sorting groups the round trips of a pair, so that few pairs are looked up twice. The
-        // pair's names are compared by address: any order does.
+        // Sorting groups the round trips of a pair, so that few pairs are looked up twice. Any
+        // order of pairs suffices, so names are compared by address.
         let address = |host: &Arc<str>| host.as_ptr() as usize;
         let pair = |r: &RoundTrip| (address(&r.client), address(&r.server));
         round_trips.sort_unstable_by_key(pair);

@@ -86,8 +86,8 @@ pub(super) fn components(
     found
 }
 
-/// Connects islands by hosts whose kernels report synchronised clocks. The host with the smallest
-/// maximum error on each island is connected to the best host of all islands.
+/// Connects islands by hosts whose kernels report synchronised clocks. On each island, the one of
+/// these hosts with the smallest maximum error is connected to the best one of all islands.
 pub(super) fn tie_by_kernels(
     components: &[BTreeSet<Arc<str>>],
     kernel_clocks: &BTreeMap<Arc<str>, KernelClock>,

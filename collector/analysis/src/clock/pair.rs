@@ -1,4 +1,4 @@
-//! Judges the clocks of two hosts by the round trips between them.
+//! Judges the clocks of two hosts by the evidence about the pair.
 
 use super::anchors::{Anchor, Anchors};
 use super::evidence::ClockEvidence;
@@ -28,17 +28,17 @@ pub struct PairReport {
     pub error_ns: u64,
     /// Gain of the server's clock on the client's, in parts per million.
     pub drift_ppm: f64,
-    /// Number of estimates on this pair's line of offsets: at most one per time window. Omits
-    /// estimates that a neighbour bounds more tightly, and those by which one clock would run
-    /// backwards or more than twice as fast as the other.
+    /// Number of estimates on this ordered pair's line of offsets: at most one per time window.
+    /// Omits estimates that a neighbour bounds more tightly. Of two by which a clock would run
+    /// backwards, or more than twice as fast as the other without being set, omits one.
     pub estimates: usize,
     /// Number of times that one of the clocks was set: the offsets of neighbouring estimates differ
     /// by more than drift and errors explain.
     pub steps: usize,
 }
 
-/// Reports whether nearly all round trips agree: 19 of 20, or all but one of at least three if
-/// there are few.
+/// Reports whether nearly all cases agree: 19 of 20, or all but one of at least three if there are
+/// few, or all.
 fn nearly_all(count: usize, of: usize) -> bool {
     let exceptions = of.saturating_sub(count);
     exceptions <= (of / 20).max(1) && exceptions * 2 <= count

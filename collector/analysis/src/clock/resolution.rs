@@ -14,8 +14,9 @@
 //! judged separately as well. The processes of one service that have few timestamps are judged
 //! together.
 //!
-//! The clock of a host has the coarsest resolution that at least one in [`COMMON_SHARE`] of its
-//! timestamps has. A service with few of the timestamps therefore does not coarsen the others.
+//! The clock of a host has the coarsest resolution for which at least one in [`COMMON_SHARE`] of
+//! its timestamps has that or a coarser one. A service with few of the timestamps therefore does
+//! not coarsen the others.
 
 use crate::record::{SpanRecord, TraceRecords};
 use crate::text_map::TextMap;
@@ -24,12 +25,12 @@ use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-/// Number of timestamps from which any power of ten is accepted, and only nearly all timestamps
-/// must be its multiples. A process with as many timestamps is judged alone.
+/// Number of timestamps of one kind from which any power of ten is accepted, and only nearly all of
+/// them must be its multiples. A process with as many timestamps in total is judged alone.
 const SURE_FROM: u64 = 32;
-/// Share of a program's timestamps that a power of ten must divide, as numerator and denominator.
-/// It is less than 1 because programs may add timestamps that they computed. With one half, the
-/// evenly spaced times of a load generator would look coarse.
+/// Minimum share of [`SURE_FROM`] or more timestamps that a power of ten must divide, as numerator
+/// and denominator. It is less than 1 because programs may add timestamps that they computed. With
+/// one half, the evenly spaced times of a load generator would look coarse.
 const NEARLY_ALL: (u64, u64) = (19, 20);
 /// Number of powers of ten that are tried: 1 ns to 1 s.
 const DECADES: usize = 10;
@@ -82,7 +83,7 @@ impl Grain {
     }
 }
 
-/// Histograms of one program's timestamps.
+/// Histograms of timestamps, by their kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct Grains {
@@ -116,7 +117,7 @@ pub struct Resolution {
     /// Largest distance in nanoseconds at which the order of two timestamps is unknown; 0 if they
     /// are exact.
     pub tick_ns: u64,
-    /// Number of timestamps of this or a coarser resolution.
+    /// Number of timestamps of the programs that have this or a coarser resolution.
     pub timestamps: u64,
 }
 
@@ -208,8 +209,8 @@ impl Resolutions {
         }
     }
 
-    /// Returns the coarsest resolution that at least one in [`COMMON_SHARE`] of a host's timestamps
-    /// has, or a coarser one; [`Resolution::EXACT`] for a host without timestamps.
+    /// Returns the coarsest resolution for which at least one in [`COMMON_SHARE`] of a host's
+    /// timestamps has that or a coarser one; [`Resolution::EXACT`] for a host without timestamps.
     pub(super) fn get(&self, host: &str) -> Resolution {
         let mut programs = self.programs(host);
         programs.sort_unstable_by_key(|program| Reverse((program.tick_ns, program.unit_ns)));

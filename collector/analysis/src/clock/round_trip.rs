@@ -178,7 +178,7 @@ fn are_two(a: &str, b: &str) -> bool {
     a != b && !a.is_empty() && !b.is_empty()
 }
 
-/// Consecutive events of a task on one host.
+/// Consecutive events of a task on one host, or a visit to it (see [`of_ring`]).
 struct Stay<'a> {
     host: &'a Arc<str>,
     from_ns: i64,

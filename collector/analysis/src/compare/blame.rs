@@ -6,8 +6,8 @@
 //! the other end of one of these links is late on that link only. The responsible service is
 //! therefore the one whose late links contribute more and are a larger share of its links, or the
 //! callee if both ends explain about as much. If at least half of a service's own time changed in
-//! the same direction as a link, and by at least a quarter as much, that change likely made the
-//! link late. The service then counts as late on at least 90 % of its links.
+//! the same direction as a link, and its changed operations contribute at least a quarter as much,
+//! they likely made the link late. The service then counts as late on at least 90 % of its links.
 
 use super::place::Place;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,8 +44,8 @@ pub(super) struct OwnChange {
 /// does not explain the link.
 const OWN_PART_MIN: f64 = 0.25;
 
-/// Minimum fraction of a service's own time that must have changed for the service to count as
-/// changed as a whole.
+/// Minimum fraction of a service's own time that must have changed in one direction for the service
+/// to count as changed as a whole.
 pub(super) const AS_A_WHOLE_MIN: f64 = 0.5;
 
 impl OwnChange {
@@ -207,7 +207,7 @@ mod tests {
             ],
             &["pay", "pay", "pay"],
         );
-        // The service calls one other, which other services call as well.
+        // A service calls one other, which other services call as well.
         check(
             &[
                 ("web", "tips", 5.0),

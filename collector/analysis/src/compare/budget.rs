@@ -1,13 +1,13 @@
 //! Divides the permitted error rate among tests.
 //!
 //! A correction for the number of tests makes each test less sensitive. Two properties of a test
-//! reduce this loss. They do not depend on which period each request is from, so among unchanged
-//! places they are independent of the p-values (Bourgon, Gentleman and Huber, Independent filtering
-//! increases detection power, 2010). First, a test that cannot be significant even if all requests
-//! of one period are slower takes no part of the error rate (Tarone, 1990; Gilbert, 2005). Second,
-//! half of the error rate is divided in proportion to the spread of times. A large change makes the
-//! times of both periods together spread widely (Genovese, Roeder and Wasserman, False discovery
-//! control with p-value weighting, 2006).
+//! reduce this loss. They do not depend on which period each request is from, so if nothing changed
+//! they are independent of the p-values (Bourgon, Gentleman and Huber, Independent filtering
+//! increases detection power, 2010). First, a test that no assignment of its requests to the
+//! periods could make significant takes no part of the error rate (Tarone, 1990; Gilbert, 2005).
+//! Second, half of the error rate is divided in proportion to the spread of times, if there is any.
+//! A large change makes the times of both periods together spread widely (Genovese, Roeder and
+//! Wasserman, False discovery control with p-value weighting, 2006).
 
 use crate::statistics::benjamini_hochberg;
 
@@ -17,7 +17,8 @@ pub(super) struct WeightedTest {
     pub(super) p_value: f64,
     /// Smallest p-value that its numbers of requests allow.
     pub(super) least_p_value: f64,
-    /// Total deviation of the times of both periods from their median.
+    /// Total deviation of the times of both periods from the medians of their strata, clipped; 0
+    /// for a feature.
     pub(super) spread_ns: f64,
 }
 
@@ -31,8 +32,8 @@ pub(super) struct Decision {
     pub(super) level: f64,
 }
 
-/// Fraction of the error rate that is divided by spread. The rest is divided equally, so that a
-/// test of small spread loses at most this fraction of its level.
+/// Fraction of the error rate that is divided in proportion to spread. The rest is divided equally,
+/// so that a test of small spread loses at most this fraction of its level.
 const BY_SPREAD: f64 = 0.5;
 
 /// Tests that share an error rate.
@@ -55,7 +56,7 @@ impl Budget {
     }
 }
 
-/// Decides tests with a fraction `rate` of expected false discoveries.
+/// Decides tests. Expects at most a fraction `rate` of the discoveries to be false.
 pub(super) fn decisions(tests: &[WeightedTest], rate: f64) -> Vec<Decision> {
     let mut kept: Vec<usize> = (0..tests.len()).collect();
     let mut budget = Budget {

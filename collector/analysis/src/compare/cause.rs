@@ -50,7 +50,8 @@ pub struct Cause {
     pub kind: CauseKind,
     /// Responsible operation.
     pub operation: Operation,
-    /// Place whose time changed most, or the operation at which the structure differs.
+    /// Place of the largest contribution in the requests of one root operation, or the operation at
+    /// which the structure differs.
     pub place: Option<Place>,
     /// True if the change shows on one link only. Its caller, callee or network may be responsible.
     pub is_undecided: bool,
@@ -81,7 +82,7 @@ pub struct Cause {
     pub weight: f64,
     /// Indices of this cause's mutations in [`super::Comparison::mutations`].
     pub mutations: Vec<usize>,
-    /// Categories that show the change, by root operation.
+    /// Categories of requests before and after the change, each with their root operation.
     pub sides: Vec<Sides>,
     /// A typical request of the earlier period, and one of the later period.
     pub examples: [Option<Example>; 2],
@@ -260,7 +261,7 @@ fn own_changes(
 const PLAINLY_MIN: f64 = 0.3;
 
 /// Returns each service's operation of largest contribution, separately for slower and faster
-/// operations. The key's flag is true for faster ones.
+/// places. The key's flag is true for faster ones.
 fn leading<'a>(
     totals: &[Option<f64>],
     operation_of: &dyn Fn(usize) -> &'a Operation,
@@ -284,8 +285,8 @@ fn leading<'a>(
         .collect()
 }
 
-/// Returns the operation that a change is attributed to. For a service that changed as a whole,
-/// that is its operation of largest contribution, so that it forms one cause.
+/// Returns the operation that a change is attributed to. For a service that changed as a whole in
+/// the same direction, that is its operation of largest contribution, so that it forms one cause.
 fn whole(
     operation: &Operation,
     contribution_ns: f64,
@@ -335,8 +336,8 @@ impl Default for Draft {
 }
 
 impl Draft {
-    /// Iterates over the contributions of changed times to the mean latency of all requests, each
-    /// with its root operation, without the parts that a few slow requests make up.
+    /// Iterates over the contributions of changed times to the change of the mean latency of all
+    /// requests, each with its root operation, without the parts that a few slow requests make up.
     fn robust_ns(&self, roots: &[OfRoot<'_>]) -> impl Iterator<Item = (usize, f64)> {
         self.places
             .iter()

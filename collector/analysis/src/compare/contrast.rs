@@ -44,7 +44,7 @@ pub struct Contrast {
     pub within: Option<Period>,
     /// Features of a request that may be the reason for the change.
     pub template: Template,
-    /// True if `requests` holds all requests of both sides.
+    /// True if `requests` holds all recorded requests of both sides.
     pub is_whole: bool,
     /// Kind of change: of times, of structure or of failures.
     pub subject: Subject,
@@ -107,8 +107,8 @@ impl Contrast {
     /// If the structure changed, requests with the new structure are separated from those with the
     /// former one, in both periods. An event that coincides with the change without causing it
     /// usually separates these sets less well than the reason does. If the former structure
-    /// vanished, and enough earlier requests already had the other one, the contrast contains only
-    /// earlier requests.
+    /// vanished, the other one is not new, and enough earlier requests had each of the two, the
+    /// contrast contains only earlier requests.
     ///
     /// If times changed, later requests are separated from earlier ones. If only a part of the
     /// later requests changed, their times on `edges` determine that part, or their whole latency
@@ -296,7 +296,8 @@ fn time_on_ns(request: &Request, edges: Option<&BTreeSet<EdgeId>>) -> f64 {
         .sum()
 }
 
-/// Number of requests on one side, in total and for each operation that runs in them.
+/// Number of requests of known structure on one side, in total and for each operation that runs in
+/// them.
 #[derive(Default)]
 struct Common {
     requests: u64,

@@ -55,8 +55,8 @@ const SLICES_KNOWN_MIN: usize = 5;
 const SLOWEST: [f64; 2] = [0.1, 0.02];
 /// Minimum number of slow observations that allows a test.
 const SLOW_MIN: usize = 4;
-/// Shares of the permitted error rate: one half for ranks, a quarter for each fraction of the
-/// slowest.
+/// Shares of the permitted error rate if all statistics can be computed: one half for ranks, a
+/// quarter for each fraction of the slowest.
 const SHARES: [f64; 3] = [0.5, 0.25, 0.25];
 /// Minimum number of standard deviations that a change must keep without its most extreme slice.
 const WITHOUT_ONE_MIN: f64 = 2.0;
@@ -86,7 +86,7 @@ struct Statistic {
     sum: f64,
     variance: f64,
     /// Standard deviations from the mean of its permutation distribution; positive if the later
-    /// period is slower.
+    /// period is slower, or has the property more often.
     deviations: f64,
     /// Standard deviations that remain without the slice that contributes most.
     without_one: f64,
@@ -106,7 +106,8 @@ struct Inflation {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RankTest {
     pub(super) p_value: f64,
-    /// True if the later period is slower, by the most significant statistic.
+    /// True if the later period is slower, or has the property more often, by the most significant
+    /// statistic. False if no statistic has a p-value below 1.
     pub(super) is_slower: bool,
 }
 

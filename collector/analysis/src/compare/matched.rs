@@ -15,9 +15,9 @@ pub(super) struct CategoryPair<'a> {
     pub(super) id: Option<CategoryId>,
     /// Number of requests in each period, weighted.
     pub(super) requests: [f64; 2],
-    /// Sum of the requests' latencies in each period, in nanoseconds.
+    /// Weighted sum of the requests' latencies in each period, in nanoseconds.
     pub(super) latency_ns: [f64; 2],
-    /// Sum of the requests' times on each edge in each period, in nanoseconds.
+    /// Weighted sum of the requests' times on each edge in each period, in nanoseconds.
     edges_ns: [BTreeMap<EdgeId, f64>; 2],
     /// Sampled requests of both periods; empty for the remainder.
     pub(super) rows: Vec<Row<'a>>,
@@ -68,7 +68,7 @@ impl CategoryPair<'_> {
     }
 
     /// Returns the fraction of the root operation's earlier requests that are in this category.
-    /// `all_before` is the number of its earlier requests.
+    /// `all_before` is the number of the root operation's earlier requests.
     pub(super) fn share_before(&self, all_before: f64) -> f64 {
         self.requests[0] / all_before
     }

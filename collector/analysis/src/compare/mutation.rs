@@ -66,7 +66,7 @@ pub struct Mutation {
     pub requests: [u64; 2],
     /// Mean latency in each period, in nanoseconds.
     pub means_ns: [f64; 2],
-    /// Edges that changed, the largest contribution first; empty for a structural mutation.
+    /// Edges that changed, the largest change first; empty for a structural mutation.
     pub edges: Vec<EdgeChange>,
     /// Possible former structures of a structural mutation's requests, the most similar first.
     pub precursors: Vec<Precursor>,
@@ -78,8 +78,9 @@ pub struct Mutation {
 /// absolute contributions together.
 const PART_MIN: f64 = 0.2;
 
-/// Finds the categories whose requests became significantly slower or faster because of a place
-/// that has a cause. `cause_of` maps (root operation, place) to the index of the cause.
+/// Finds the categories with a significant change of their latencies, or of their times at a
+/// responsible place that has a cause. `cause_of` maps (root operation, place) to the index of the
+/// cause.
 pub(super) fn response_mutations(
     roots: &[OfRoot<'_>],
     places: &Places,
@@ -213,7 +214,7 @@ pub(super) fn structural_mutations(
     found
 }
 
-/// Edges below this fraction of the top contribution are omitted.
+/// Edges whose change is below this fraction of the largest one are omitted.
 const EDGE_MIN: f64 = 0.02;
 
 fn edges(

@@ -1,9 +1,10 @@
-//! Estimates how much the times of places vary within a period.
+//! Estimates how much the times of places, or the frequencies of features, vary within a period.
 
 use super::{RankEvidence, Statistic};
 use crate::statistics::median;
 
-/// Variation of places within a period beyond that of independent requests.
+/// Variation of places within a period beyond that of independent requests. In tests of features,
+/// each feature counts as a place.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::compare) struct Variability {
     /// Correlation of observations in one slice.
@@ -13,7 +14,7 @@ pub(in crate::compare) struct Variability {
     /// Weight of the estimate from all places when it is combined with a place's own, in degrees of
     /// freedom.
     weight: f64,
-    /// Number of places in the estimate.
+    /// Number of places that are compared.
     places: f64,
 }
 
