@@ -17,7 +17,7 @@ use crate::statistics::{Difference, ShareSample, benjamini_hochberg, welch};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Default share of requests that are outliers.
+/// Usual share of requests that are outliers.
 pub const OUTLIER_PART: f64 = 0.05;
 /// Differences with a corrected p-value of at most this are significant.
 pub const SIGNIFICANT_Q_VALUE: f64 = 0.05;

@@ -190,8 +190,8 @@ impl QuantileSample {
         other.kept.iter().for_each(|one| self.take(*one));
     }
 
-    /// Returns the upper edges of this number of strata of about equal size, except the last, which
-    /// has none. Returns no edges if the sample is empty.
+    /// Divides the sample into this number of strata of about equally many values. Returns the
+    /// upper edge of each but the last, which has none. Returns no edges if the sample is empty.
     pub fn edges(&self, strata: usize) -> Vec<f64> {
         let mut values: Vec<f64> = self
             .kept

@@ -31,11 +31,12 @@
 //! An event log's lines reveal round trips only if they are in the order of control, which lines
 //! merged from several hosts may not be. For each task, two orders are therefore compared, that of
 //! the lines and that of the timestamps. If the thread of control returns to its origin in only one
-//! of the two orders, that order is the more plausible one. The lines of a pair of hosts are
-//! believed if at most one in ten of the tasks that support one order supports the timestamps.
-//! Otherwise the timestamps are believed if any task returns to its origin by them; if none does,
-//! the pair connects no hosts. This cannot distinguish a clock that is off by a constant from lines
-//! of that host that arrive late by a constant.
+//! of the two orders, that order is the more plausible one. So is the order of the timestamps if
+//! it contradicts the order of one host's lines. The lines of a pair of hosts are believed if at
+//! most one in ten of the tasks that support one order supports the timestamps. Otherwise the
+//! timestamps are believed if any task returns to its origin by them; if none does, the pair
+//! connects no hosts. This cannot distinguish a clock that is off by a constant from lines of that
+//! host that arrive late by a constant.
 //!
 //! Kernels' reports on their clocks ([`ClockEvidence::note_kernel`]) identify the hosts whose
 //! clocks are not synchronised. They also connect hosts that nothing else does: two synchronised

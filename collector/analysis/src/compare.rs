@@ -9,8 +9,9 @@
 //! - requests that now have another structure (structural mutations, §5.2);
 //! - root operations that are requested more or less often.
 //!
-//! The changed times of one operation form one *cause*, and so do its changes of structure (the
-//! paper's future work, §5.3). A cause is tested against the variation within each period.
+//! The changed times of one operation, or of a service that changed as a whole, form one *cause*,
+//! and so do an operation's changes of structure (the paper's future work, §5.3). A cause is tested
+//! against the variation within each period.
 
 mod blame;
 mod budget;
@@ -83,8 +84,8 @@ pub struct CompareSettings {
     /// True to relax the paper's 1:N rule: a precursor may have lost fewer requests than the
     /// mutation gained, even if another precursor lost enough.
     pub any_precursor: bool,
-    /// True if both periods had the same workload. Numbers of requests are then compared directly,
-    /// instead of shares of the root operation's requests.
+    /// True if both periods had the same workload. Categories' numbers of requests are then
+    /// compared, instead of their shares of the root operation's requests.
     pub same_workload: bool,
 }
 

@@ -227,7 +227,7 @@ impl Alignment {
             .map(|way| way.convert(at_ns))
     }
 
-    /// Reports whether the alignment changes no timestamp, so that durations stay as recorded.
+    /// Reports whether the alignment takes every clock as recorded, so that durations stay.
     pub fn keeps_times(&self) -> bool {
         self.ways.values().all(|way| way.agreed_ns().is_some())
     }

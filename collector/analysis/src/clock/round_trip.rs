@@ -16,7 +16,7 @@ pub struct RoundTrip {
     pub client_ns: i64,
     /// Middle of the server's interval, by the server's clock, in nanoseconds since the Unix epoch.
     pub server_ns: i64,
-    /// Time spent on the way: the client's interval minus the server's.
+    /// Time spent on the way: the client's interval minus the server's; 0 if that is negative.
     pub rtt_ns: u64,
 }
 

@@ -56,7 +56,7 @@ impl Budget {
     }
 }
 
-/// Decides tests. Expects at most a fraction `rate` of the discoveries to be false.
+/// Decides tests so that at most a fraction `rate` of the discoveries is expected to be false.
 pub(super) fn decisions(tests: &[WeightedTest], rate: f64) -> Vec<Decision> {
     let mut kept: Vec<usize> = (0..tests.len()).collect();
     let mut budget = Budget {

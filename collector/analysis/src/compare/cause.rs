@@ -19,7 +19,8 @@ use std::sync::Arc;
 /// Kind of change that a cause explains.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseKind {
-    /// The time of an operation changed: its own time, or the time on links to or from it.
+    /// The time of an operation, or of its whole service, changed: the own time, or the time on
+    /// links to or from it.
     ResponseTime,
     /// Requests take another path from the operation on.
     Structure(PathDifference),
@@ -84,7 +85,7 @@ pub struct Cause {
     pub mutations: Vec<usize>,
     /// Categories of requests before and after the change, each with their root operation.
     pub sides: Vec<Sides>,
-    /// A typical request of the earlier period, and one of the later period.
+    /// A typical request of the earlier period, and one of the later period, if known.
     pub examples: [Option<Example>; 2],
 }
 

@@ -3,9 +3,9 @@
 //! Two periods may differ by more than the variation within each: in clock rates of processors,
 //! other workloads on the machines, placement in memory, or longer queues everywhere. Places of all
 //! services then become slower or faster, by different amounts. Medians over places with precise
-//! times estimate the usual change of a place and its spread. A change by a factor between 1/e and e
-//! that is close to the usual change is not reported as a cause. As in a meta-analysis with random
-//! effects, this spread adds to the sampling error of each place.
+//! times estimate the usual change of a place and its spread. A change by a factor between 1/e and
+//! e that is close to the usual change is not reported as a cause. As in a meta-analysis with
+//! random effects, this spread adds to the sampling error of each place.
 
 use super::OfRoot;
 use super::place::Place;
@@ -30,8 +30,8 @@ pub struct Environment {
 /// Minimum numbers of places and services for an estimate of the usual change.
 const PLACES_MIN: usize = 8;
 const SERVICES_MIN: usize = 3;
-/// Maximum error of a place's change, as a fraction of its earlier time, for the estimate to use the
-/// place.
+/// Maximum error of a place's change, as a fraction of its earlier time, for the estimate to use
+/// the place.
 const ERROR_MAX: f64 = 0.5;
 /// Minimum share of a place in the earlier mean latency for the estimate to use it. Smaller places
 /// are too imprecise.
