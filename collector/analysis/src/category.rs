@@ -1,5 +1,6 @@
-//! Attributes a segment's time to a server, the network or a client. Analyses accept any other
-//! function of a label instead of this default rule.
+//! Attributes a segment's time to a server, the network or a client.
+//! [`Breakdown`](crate::breakdown::Breakdown) accepts any other function of a segment's number
+//! instead of this default rule.
 //!
 //! An operation is a client or a server if any of its spans was recorded as one. The own segments
 //! of a client are **network** time: the client only waits for another process. Other segments are

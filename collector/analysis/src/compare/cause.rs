@@ -22,7 +22,7 @@ pub enum CauseKind {
     /// The time of an operation, or of its whole service, changed: the own time, or the time on
     /// links to or from it.
     ResponseTime,
-    /// Requests take another path from the operation on.
+    /// Requests take another path from the operation on, or it fails more or less often.
     Structure(PathDifference),
 }
 

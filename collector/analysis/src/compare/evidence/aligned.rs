@@ -9,8 +9,9 @@ use crate::statistics::stratified::{
     RankStratum, ShareStratum, rank_sum_two_sided, shares_two_sided,
 };
 
-/// An observation. Its value is its time, divided by the median of its stratum's nonzero times. In
-/// evidence of shares, the value is 1 for a request with the property, otherwise 0.
+/// An observation. Its value is its time, divided by the median of its stratum's nonzero times: the
+/// upper one of two middle times. In evidence of shares, the value is 1 for a request with the
+/// property, otherwise 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AlignedObservation {
     pub(super) stratum: usize,
