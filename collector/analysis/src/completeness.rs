@@ -1,8 +1,8 @@
 //! Checks whether a request was recorded completely.
 //!
-//! A missing record makes a trace's latency, critical path and structure wrong. It may also shift
-//! the numbers of siblings, so that the trace contradicts true relations of the model. Callers
-//! count incomplete traces by [`Incomplete::cause`], and exclude them from analyses by default.
+//! A missing record can make a trace's latency, critical path and structure wrong. It may also
+//! shift the numbers of siblings, so that the trace contradicts true relations of the model.
+//! Analyses count incomplete traces by [`Incomplete::cause`], and exclude them by default.
 
 use crate::record::{SpanFlags, TraceRecords};
 use std::fmt;
@@ -34,7 +34,7 @@ pub enum Incomplete {
         /// Id of the missing parent.
         parent_id: u64,
     },
-    /// The span or its request began before recording did.
+    /// The span, its request, or the request's part in its process began without being recorded.
     CutOpen {
         /// Id of the span.
         span_id: u64,

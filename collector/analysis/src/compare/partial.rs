@@ -6,8 +6,7 @@
 //! earlier ones most, the point of the one-sided Kolmogorov–Smirnov statistic. For faster requests,
 //! it is the time below which it does.
 
-/// Boundary between times that earlier requests had as well, and times that few earlier requests
-/// had.
+/// Boundary between the times of unchanged and of changed later requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PartialChange {
@@ -15,7 +14,7 @@ pub struct PartialChange {
     pub boundary_ns: f64,
     /// True if changed requests take longer.
     pub is_slower: bool,
-    /// Fractions of the earlier and of the later requests beyond the boundary.
+    /// Fractions of the sampled earlier and of the sampled later requests beyond the boundary.
     pub shares: [f64; 2],
 }
 
@@ -118,7 +117,7 @@ mod tests {
             .map(|at| f64::from(at + i32::from(at % 20 == 0) * 200))
             .collect();
         assert_eq!(of(&earlier, &few).map(|it| it.shares), Some([0.0, 0.05]));
-        // All of them, and none at all.
+        // All or nearly all of them, and none at all.
         let all = |by: f64| -> Vec<f64> { earlier.iter().map(|time| time + by).collect() };
         assert_eq!(of(&earlier, &all(200.0)), None);
         assert_eq!(of(&earlier, &all(95.0)), None);

@@ -134,8 +134,8 @@ fn clients(
             let operation = FlowEdge::operation_of(task);
             let waits_only =
                 !seen.callees.is_empty() && !seen.works_between && !seen.has_own_children;
-            // A root that only calls other services is a proxy or a browser. It does not count as a
-            // client, so its own time is attributed to it.
+            // A root that only calls other services, such as a proxy or a browser, does not count
+            // as a client, so its own time is attributed to it.
             is_inner(task) && (waits_only || (is_client(&operation) && !seen.callees.is_empty()))
         })
         .map(|(task, seen)| (task, seen.callees))

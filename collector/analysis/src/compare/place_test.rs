@@ -49,7 +49,7 @@ pub struct TooFew {
     pub place: Place,
     /// Number of requests of each period whose times at the place were compared.
     pub requests: [usize; 2],
-    /// Contribution to the change of the mean latency of its root operation's requests, in
+    /// Contribution to the change of the mean latency of one root operation's requests, in
     /// nanoseconds.
     pub contribution_ns: f64,
     /// Number of requests of each period that would suffice if they differed as the compared ones

@@ -23,8 +23,8 @@ pub(super) struct CalledOperation {
     pub(super) operation: Operation,
 }
 
-/// Behaviour of an operation: whether it fails, and its calls, in stages. A failure of a callee is
-/// part of the callee's production only.
+/// Behaviour of an operation: whether it fails, and its calls, in stages. Events count as calls. A
+/// failure of a callee is part of the callee's production only.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Production {
     pub(super) fails: bool,
@@ -194,9 +194,9 @@ fn of_client(
 /// Digests of the behaviour of an operation in a structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LocalStructure {
-    /// Digest of its productions and its number of runs.
+    /// Digest of its productions for each caller, and of its number of runs.
     pub(super) calls: u64,
-    /// Digest of its number of runs and of whether any, or all, fail.
+    /// Digest of its number of runs and, for each caller, of whether any, or all, fail.
     pub(super) runs: u64,
 }
 
@@ -354,15 +354,16 @@ impl FeatureChange {
 /// larger frequency of a plain change. Existing behaviour that became more frequent may be the
 /// users' choice.
 const NEW_BEFORE_MAX: f64 = 0.25;
-/// Minimum frequency, in either period, of a production for [`Feature::Exactly`]. Rarer productions
-/// count only by their other features.
+/// Minimum frequency of a production for [`Feature::Exactly`], in at least one period. Rarer
+/// productions count only by their other features.
 const EXACT_MIN: f64 = 0.05;
 
 /// An operation in the requests of one root operation, and the changes of its productions.
 #[derive(Clone, Debug)]
 pub(super) struct OperationChange {
     pub(super) called: CalledOperation,
-    /// Fractions of the root operation's requests in which the operation runs, for each period.
+    /// Fractions of the root operation's requests in which the operation runs for this caller, for
+    /// each period.
     pub(super) runs: [f64; 2],
     pub(super) productions: Vec<ProductionChange>,
     pub(super) features: Vec<FeatureChange>,

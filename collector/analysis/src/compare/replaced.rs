@@ -5,8 +5,8 @@ use crate::flow::{CategoryId, RootFlows};
 use crate::sampling::WeightedCount;
 use std::collections::BTreeSet;
 
-/// Minimum number of requests of a former structure in the later period. With fewer, their latency
-/// is taken from the earlier period.
+/// Minimum number of later requests with a former structure. With fewer, the times of earlier
+/// requests are used.
 pub(super) const REQUESTS_MIN: u64 = 5;
 /// Minimum fraction of the changed requests that had a former production. The categories of rarer
 /// ones do not count as former.
@@ -52,7 +52,8 @@ impl<'a> ReplacedStructures<'a> {
         }
     }
 
-    /// Returns the categories of the former requests, without those in `gained`.
+    /// Returns the categories of the former productions that are not rare, without those in
+    /// `gained`.
     pub(super) fn categories(&self, gained: &BTreeSet<CategoryId>) -> BTreeSet<CategoryId> {
         let all: f64 = self.losses.iter().map(|(_, share)| share).sum();
         let many = self

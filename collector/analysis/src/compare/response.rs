@@ -3,8 +3,8 @@
 //! The mean latency of a root operation's requests is a sum over categories and places: the share
 //! of requests times the mean time on the critical path. A place's time is compared only between
 //! requests that behave alike at the place: within a *stratum*. A stratum holds the requests of one
-//! category. If categories have too few requests, [`strata`] combines some that are alike at the
-//! place. A mix of many structures therefore neither hides a change nor looks like one.
+//! category. If categories have too few requests, [`strata`] combines those that are alike at the
+//! place. A mix of many structures therefore rarely hides a change or looks like one.
 
 use super::OfRoot;
 use super::evidence::{Observation, RankEvidence};
@@ -101,7 +101,7 @@ const PLAIN_REQUESTS_MIN: usize = 3;
 /// suffices.
 const OF_ITSELF_MIN: f64 = 0.3;
 /// Factor by which [`PlaceChange::is_material`] reduces `effect_min`: for a place whose own time
-/// changed a lot, and for the minimum relative to the mean latency of all requests.
+/// changed a lot, and for the minimum relative to `mean_ns`.
 const SMALL_PART: f64 = 0.1;
 
 /// Computes the change of each place for each root operation, keyed by place number. `alike` are
@@ -299,8 +299,8 @@ fn spread_ns(observations: &[Observation]) -> f64 {
 /// Times of both periods, each in units of its stratum's mean, sorted.
 struct AlignedTimes([Vec<f64>; 2]);
 
-/// Fraction of a period's requests (at least one request, unless there is only one) that are
-/// clipped, so that they alone do not determine the size of a change.
+/// Fraction of the requests (at least one, if there are several) that are clipped, so that they
+/// alone do not determine the size of a change or of a spread.
 const FEW: f64 = 0.01;
 /// Number of quantiles that [`AlignedTimes::affected`] compares.
 const QUANTILES: usize = 100;

@@ -9,7 +9,7 @@ use crate::statistics::{Share, fisher_two_sided};
 ///
 /// Fisher's exact test assumes independent requests, but failures come in outages. A second test
 /// therefore compares the difference with the differences between slices of one period. The
-/// function returns the larger p-value.
+/// function returns the larger p-value; 1 if a period fills fewer than two slices.
 #[must_use]
 pub fn share_change(before: &[Share], after: &[Share]) -> f64 {
     let wholes = [before, after].map(|pieces| Share {
@@ -62,7 +62,8 @@ mod tests {
         for rate in [0.01f64, 0.05, 0.3] {
             for in_outages in [false, true] {
                 let mut alarm = || {
-                    // In a tenth of the runs of four pieces, requests fail ten times as often.
+                    // In a tenth of the runs of four pieces, requests fail ten times as often, or
+                    // always.
                     let mut minute = 0usize;
                     let mut of_minute = rate;
                     let mut of_piece = |noise: &mut Noise| {

@@ -51,8 +51,8 @@ struct Sureness {
     freedom: f64,
 }
 
-/// Computes mean and variance over slices. `rows` is the number of requests in the slices, which
-/// may differ from their weights. Returns `None` if fewer than two slices have weight.
+/// Computes mean and variance over slices. `rows` is the effective number of values in the slices,
+/// which may differ from their weights. Returns `None` if fewer than two slices have weight.
 fn sureness(slices: &[Slice], rows: usize) -> Option<Sureness> {
     let used: Vec<Slice> = slices
         .iter()
@@ -83,7 +83,7 @@ fn sureness(slices: &[Slice], rows: usize) -> Option<Sureness> {
         0.0
     };
     let inflation = ((1.0 + correlation) / (1.0 - correlation)).min(INFLATION_MAX);
-    // The variance never falls below that of independent requests: a few slices may be alike by
+    // The variance never falls below that of independent values: a few slices may be alike by
     // chance.
     let independent = (squares - mean * mean).max(0.0) / rows.max(1) as f64;
     Some(Sureness {

@@ -16,7 +16,7 @@ pub(super) struct StructureKey {
     /// behaviour (calls, failures and number of runs) influences how long the operation itself
     /// takes. 0 if the structure lacks the operation.
     calls: u64,
-    /// Number of runs and failures of the place's own operation: for a link, of its callee.
+    /// Digest of the runs and failures of the place's operation: for a link, of its callee.
     runs: u64,
 }
 

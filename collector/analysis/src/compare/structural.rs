@@ -24,14 +24,14 @@ pub(super) struct PathChange {
     pub(super) difference: PathDifference,
     /// Fraction of all requests that the change affects.
     pub(super) affected: f64,
-    /// Fractions of requests with new behaviour: of all requests, and of those in which the
-    /// operation runs. Both are 0 if the behaviour is not new.
+    /// Fractions of requests that changed to new behaviour: of all requests, and of those in which
+    /// the operation runs. Both are 0 if the behaviour is not new.
     pub(super) new: [f64; 2],
     /// Contribution to the change of the mean latency of all requests, in nanoseconds.
     pub(super) contribution_ns: f64,
     pub(super) q_value: f64,
-    /// Period in which the behaviour begins or ends, if only a section of that period differs from
-    /// the other period by more than the variation within it.
+    /// Period within which the behaviour begins or ends; `None` if the whole periods differ
+    /// significantly.
     pub(super) changed_within: Option<Period>,
     /// Categories of affected requests.
     pub(super) gained: BTreeSet<CategoryId>,
@@ -129,7 +129,8 @@ fn change(
     };
     let (gains, losses) = (side(true, true), side(false, false));
     let leading = gains.iter().max_by(|a, b| a.gain().total_cmp(&b.gain()))?;
-    // Former production of the leading requests: the most similar one that became rarer.
+    // Former production of the leading requests: the most similar one, if possible of those that
+    // became rarer.
     let before = losses.iter().min_by(|a, b| {
         let off = |loss: &ProductionChange| leading.production.distance(&loss.production);
         off(a)

@@ -18,7 +18,7 @@ pub(super) fn operation(span: &SpanRecord) -> Operation {
     (span.service.clone(), normalise(&span.name).into())
 }
 
-/// Returns true for a span that can be a request: one that is not a call of another service.
+/// Returns true for a span that is not a client span.
 pub(super) fn is_worker(span: &SpanRecord) -> bool {
     !span.flags.contains(SpanFlags::CLIENT)
 }

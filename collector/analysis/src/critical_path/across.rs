@@ -51,7 +51,7 @@ pub struct Entry {
     /// producer's end, or the answer in the last request of the path.
     pub end_ns: i64,
     /// Last segment on the path, as an index into [`TracePath::segments`]; it ended by `end_ns`.
-    /// `None` if the producer has no segment.
+    /// `None` if there is none.
     pub last: Option<usize>,
 }
 
@@ -69,7 +69,8 @@ pub struct Leg<P> {
     /// Segments in order of time, as indices into [`TracePath::segments`], and their timings. The
     /// waits are those since the start of the leg.
     pub steps: Vec<(usize, SegmentTiming)>,
-    /// Time from the end of the last segment to the end of the leg.
+    /// Time from the end of the last segment, or from the start of the leg without any, to the end
+    /// of the leg.
     pub tail_wait_ns: u64,
 }
 

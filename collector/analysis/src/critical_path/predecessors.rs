@@ -2,7 +2,7 @@
 //!
 //! A predecessor of a segment B ended by the start of B. If segments are visited in order of start,
 //! the set of labels whose instance has ended only grows. A bit set holds these labels. Its
-//! intersection with B's row of relations, word by word, contains B's predecessors. Most of them
+//! intersection with B's row of relations, word by word, contains B's predecessors. Many of them
 //! can be skipped: if P is a predecessor of B and took time, the predecessors of P add nothing
 //! about B. They are removed in whole words (the transitive reduction of The Mystery Machine,
 //! §4.4.1). [`RepeatedLabels`] holds the labels that occur several times in the trace.

@@ -3,7 +3,8 @@
 //! With inexact timestamps, a segment A may seem to end after the start of a segment B that, by the
 //! model, waited for A. As recorded, B would not have A as a predecessor, and A would have slack
 //! that does not exist. If the overlap is within the bounds of the timestamps, this module moves
-//! the end of A, the start of B or both so that A ends by the start of B.
+//! the end of A, the start of B or both so that A ends by the start of B. It moves neither if A
+//! starts after the end of B.
 
 use super::TracePath;
 use crate::model::Relations;

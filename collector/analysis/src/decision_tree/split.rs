@@ -79,7 +79,8 @@ pub(super) struct Candidate {
     pub(super) ratio: f64,
 }
 
-/// Minimum gain in bits. Smaller gains are rounding errors.
+/// Minimum gain in bits, and minimum difference of gains or gain ratios. Smaller ones are rounding
+/// errors.
 const GAIN_MIN: f64 = 1e-9;
 
 /// Returns, of the columns' best questions, the one with the best gain ratio among those with at
@@ -396,7 +397,7 @@ mod tests {
         ) {
             let (classes, values): (Vec<bool>, Vec<Option<u8>>) = rows.into_iter().unzip();
             let expected = by_search(&classes, &values, is_number, ROWS_MIN);
-            // The search tries texts in order of their shares. It finds the best set unless that
+            // `of_column` tries texts in order of their shares. It finds the best set unless that
             // set has too few rows.
             let free = by_search(&classes, &values, is_number, 1.0);
             let is_bound = !is_number
