@@ -16,8 +16,8 @@
 //! The rule also applies to a parent that was not recorded, from its first child to its last. A
 //! connection may be older than the recording, or still open.
 //!
-//! **Rule for an operation.** Spans of an operation are connections if most of its spans of at
-//! least a second meet the rule above. In addition, one of them must last ten seconds, or an
+//! **Rule for an operation.** Spans of an operation are connections if most of its examined spans
+//! of at least a second meet the rule above. In addition, one of them must last ten seconds, or an
 //! operation of their children must also begin traces. Commands begin traces when a burst opens
 //! inside a connection. A slow request that calls few functions therefore does not qualify. The
 //! division then applies to all root spans of the operation, however short, so that requests of one

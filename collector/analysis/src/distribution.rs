@@ -16,7 +16,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 /// count as this long there, but not in the sum and the maximum.
 pub const LONGEST_NS: u64 = 1 << 46;
 
-/// Percentiles of durations, in nanoseconds, to three significant digits.
+/// Percentiles of durations, in nanoseconds, to three significant digits up to [`LONGEST_NS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Percentiles {
     /// The median: half of the durations are at most this long.
@@ -242,8 +242,9 @@ impl Distribution {
             .map(|deviations| self.quantile_ns((quantile + deviations * error).clamp(0.0, 1.0)))
     }
 
-    /// Returns the recorded durations in ascending order, to three significant digits. Each comes
-    /// with its count or, if any weight differs from 1, with its sum of [`Weight::units`].
+    /// Returns the recorded durations in ascending order, to three significant digits and at most
+    /// about [`LONGEST_NS`]. Each comes with its count or, if any weight differs from 1, with its
+    /// sum of [`Weight::units`].
     pub fn counts(&self) -> Vec<(u64, u64)> {
         match &self.weighted {
             Some(weighted) => counts(&weighted.weights),

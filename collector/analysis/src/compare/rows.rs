@@ -1,5 +1,5 @@
-//! Collects the sampled requests of a root operation in both periods, and assigns them to time
-//! slices.
+//! Collects the sampled requests of a root operation's categories in both periods, and assigns them
+//! to time slices.
 
 use super::slices::slice_count;
 use crate::flow::{CategoryId, PeriodFlows, Request, RootFlows, SAMPLE_MAX};
@@ -35,8 +35,8 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Collects the sampled requests of a root operation, at most `most` for each category and
-    /// period.
+    /// Collects the sampled requests of a root operation's categories, at most `most` for each
+    /// category and period.
     pub(super) fn of(before: &'a RootFlows, after: &'a RootFlows, most: usize) -> Rows<'a> {
         let periods = [(Period::Before, before), (Period::After, after)];
         let bounds = periods.map(|(_, flows)| bounds(flows));
