@@ -79,8 +79,8 @@ pub struct TracePath {
     pub latency_ns: u64,
     /// Sum of the critical segments' weights and the tail. Always equal to `latency_ns`.
     pub critical_path_ns: u64,
-    /// Tail: time from the end of the last critical segment, or from the first event without any,
-    /// to the answer. Part of the critical path.
+    /// Tail: time from the end of the last critical segment, or from the first event if there is
+    /// none, to the answer. Part of the critical path.
     pub tail_wait_ns: u64,
     /// Timings in the order of [`SegmentedTrace::segments`].
     pub segments: Vec<SegmentTiming>,

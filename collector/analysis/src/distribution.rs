@@ -32,8 +32,8 @@ pub struct Percentiles {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Distribution {
     /// Histogram that grows with its largest value: 8 KiB to start with, 84 KiB for a second, 152
-    /// KiB for [`LONGEST_NS`]. Each of its counters stops at 2³² - 1, which only blurs percentiles;
-    /// the sum and the number of durations stay exact.
+    /// KiB for [`LONGEST_NS`]. Each of its counters stops at 2³² - 1, which affects percentiles and
+    /// [`counts`](Self::counts). The sum and the number of durations stay exact.
     #[cfg_attr(feature = "serde", serde(with = "written"))]
     histogram: Histogram<u32>,
     /// Replaces `histogram` once weights differ from 1. Its counters are sums of [`Weight::units`].

@@ -204,7 +204,7 @@ fn into_requests(
             span.parent_id = 0;
             span.flags = span.flags.with(SpanFlags::LOCAL_ROOT);
         }
-        // Usually, the connection began without being recorded, but the request did not.
+        // Usually, recording missed the beginning of the connection, not that of the request.
         if first_cut.contains(&owner) {
             span.flags = SpanFlags(span.flags.0 & !SpanFlags::CUT_OPEN.0);
         }

@@ -69,8 +69,8 @@ pub struct Leg<P> {
     /// Segments in order of time, as indices into [`TracePath::segments`], and their timings. The
     /// waits are those since the start of the leg.
     pub steps: Vec<(usize, SegmentTiming)>,
-    /// Time from the end of the last segment, or from the start of the leg without any, to the end
-    /// of the leg.
+    /// Time from the end of the last segment, or from the start of the leg if there is none, to the
+    /// end of the leg.
     pub tail_wait_ns: u64,
 }
 
