@@ -93,8 +93,8 @@ impl PlaceChange {
     }
 }
 
-/// Minimum factor and minimum number of requests of each period of a
-/// [plain](PlaceChange::is_plain) change.
+/// Minimum factor of a [plain](PlaceChange::is_plain) change, and minimum number of requests that
+/// it needs in each period.
 const PLAIN_FACTOR: f64 = 2.0;
 const PLAIN_REQUESTS_MIN: usize = 3;
 /// Relative change of a place's own time from which [`SMALL_PART`] of the required contribution

@@ -47,7 +47,7 @@ pub(super) struct SmallTime<'a> {
     pub(super) row: &'a Row<'a>,
 }
 
-/// Key of the times that share a stratum.
+/// Function from a time to the key of its stratum.
 type Key = fn(&SmallTime<'_>) -> (u32, u64);
 
 /// Ways to group times, in order, each with the minimum number of times from each period: by root

@@ -162,10 +162,10 @@ fn change(
     })
 }
 
-/// Minimum fraction of all requests in which the frequency of existing behaviour must change to
-/// matter.
+/// Minimum fraction of all requests that a change in the frequency of existing behaviour must
+/// affect to matter.
 const OF_REQUESTS_MIN: f64 = 0.1;
-/// Relative size from which a feature covers about the same requests as the largest one.
+/// Minimum size of a feature's change, relative to the largest, to cover about the same requests.
 const AS_LARGE: f64 = 0.8;
 
 /// Returns the difference that a changed feature indicates. `gain` is the production whose
