@@ -6,11 +6,11 @@
 //! chance, so the explanation includes only leaves that also separate the held-out requests
 //! significantly.
 //!
-//! The sample takes a tenth of each category by weight, but at least 100 requests if the category
-//! has them, as in the paper, and at most [`SAMPLE_MAX`]. A category with more than 100 sampled
-//! requests has at most [`IMBALANCE_MAX`] times as many as the other. The categories' sizes say
-//! nothing about their difference. The ids and weights of the requests and a seed determine the
-//! sample, not the order of the requests.
+//! The sample takes as many requests of each category as a tenth of its weight, but at least 100,
+//! as in the paper, and at most [`SAMPLE_MAX`]; all if there are fewer. A category with more than
+//! 100 sampled requests has at most [`IMBALANCE_MAX`] times as many as the other. The categories'
+//! sizes say nothing about their difference. The ids and weights of the requests and a seed
+//! determine the sample, not the order of the requests.
 //!
 //! The sample determines the questions. [As many requests as fit](StoredRows) then determine each
 //! threshold, and each leaf's precision and recall. The sample does not keep the ratio of the
@@ -55,7 +55,7 @@ pub struct Parameter {
     pub key: Arc<str>,
 }
 
-/// Formats as `count (web:read)`.
+/// Formats as `count (web:read)`, or as `count` for the request itself.
 impl fmt::Display for Parameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.key)?;
@@ -150,7 +150,7 @@ pub struct Unseen {
 /// the mutation's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// Number of requests of each category.
+    /// Number of requests of each category, by weight.
     pub requests: [u64; 2],
     /// Number of requests from which the tree was grown.
     pub learned_from: [usize; 2],
@@ -161,11 +161,11 @@ pub struct Explanation {
     pub counted: [u64; 2],
     /// Leaves that separate the held-out requests significantly, and whose precision exceeds their
     /// category's share of all requests. The mutation's leaves come first; each category's leaves
-    /// are in descending order of recall. Empty if no parameter separates the categories.
+    /// are in descending order of recall.
     pub leaves: Vec<ExplainedLeaf>,
     /// Parameters that were considered.
     pub parameters: Vec<Parameter>,
-    /// Parameters that were not considered, with the reasons.
+    /// Parameters that were ignored for a reason in [`Why`].
     pub left_out: Vec<LeftOut>,
     /// Amounts of data that were ignored.
     pub unseen: Unseen,
@@ -199,8 +199,8 @@ pub struct LearnedTree {
     unseen: Unseen,
 }
 
-/// Explains a mutation by the recorded values of its requests and of its precursor's. `requests`
-/// must contain all requests of both categories. Fails as [`LearnedTree::of`] does.
+/// Explains a mutation by the recorded values of its requests and of its precursor's. Precision and
+/// recall are those for `requests`. Fails as [`LearnedTree::of`] does.
 pub fn explain(
     requests: &[ExplainedRequest],
     settings: &ExplainSettings,
@@ -288,7 +288,7 @@ impl LearnedTree {
         self.columns.iter().map(AskedColumn::recorded_key).collect()
     }
 
-    /// Counts a request of the mutation or of its precursor, with its recorded values.
+    /// Adds a request to `rows`, with its recorded values.
     pub fn observe(
         &self,
         rows: &mut StoredRows,
@@ -298,7 +298,7 @@ impl LearnedTree {
         rows.observe(&self.columns, request, said);
     }
 
-    /// Merges the rows of another count.
+    /// Adds the rows of `other` to `rows`.
     pub fn merge(&self, rows: &mut StoredRows, other: StoredRows) {
         rows.merge(other, self.columns.len());
     }

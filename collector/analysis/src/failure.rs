@@ -7,9 +7,9 @@
 //! A failure starts at its *origin*, a failed span that no failure below it reaches. It travels
 //! from a span to its parent. It also travels through spans that are not marked as failed, because
 //! spans of functions rarely are. It does not travel through unmarked spans of servers and clients,
-//! because these spans record their outcome. The origin of a failed request is connected to the
-//! failed root in this way. Of several origins, the one that ended first counts: the others may be
-//! consequences.
+//! because these spans record their outcome. In this way, the failure of a failed request travels
+//! from its origin to a failed root, if a root was recorded. Of several origins, the one that ended
+//! first counts: the others may be consequences.
 
 use crate::flow::{ERROR, failed_spans, is_failure};
 use crate::name_rule::normalise;
@@ -29,9 +29,9 @@ const MESSAGES: [&str; 3] = [
     "exception.message",
     "error.message",
 ];
-/// Maximum length of names of types and of shortened messages, in characters.
+/// Maximum length of a shortened text, in characters.
 const TEXT_CHARS_MAX: usize = 200;
-/// Maximum number of digits of a status code.
+/// Maximum number of digits of a status code that is kept as it is.
 const CODE_DIGITS_MAX: usize = 10;
 
 /// Names of the attributes that describe a failure. [`StatedFailure`] reads them, so the records
@@ -79,8 +79,8 @@ pub struct FailureFinder {
     order: Vec<usize>,
     /// By span number: true if a failure below the span travels up to it.
     is_below: Vec<bool>,
-    /// By span number: true if a failure at the span would travel to a failed root or, if no root
-    /// was recorded, out of the recorded part.
+    /// By span number: true if a failure that reaches the span travels to a failed root or, if no
+    /// root was recorded, out of the recorded part.
     is_connected: Vec<bool>,
 }
 
@@ -240,7 +240,7 @@ impl<'a> FailureAttributes<'a> {
 
     fn kind(&self, has_panicked: bool) -> String {
         let of_error = self.first(&[ERROR_TYPE]);
-        // A numeric status is reported with its protocol below.
+        // A numeric status is reported below, with its protocol if that is known.
         let is_name = |name: &&str| !name.bytes().all(|byte| byte.is_ascii_digit());
         let name = of_error.filter(|name| is_name(name) && *name != "_OTHER");
         if let Some(name) = name.or_else(|| self.first(&[EXCEPTION_TYPE])) {

@@ -1,11 +1,12 @@
 //! Computes a confidence interval as the set of values that a test does not reject.
 
-/// Distance from its start at which the search for an end stops. Values are logarithms of factors.
+/// Distance from its start at which the search for an end stops, except towards a rejected 0.
+/// Values are logarithms of factors.
 const DISTANCE_MAX: f64 = 12.0;
 
 /// Returns the ends of the range around `found` that the test does not reject, each to within
-/// 0.0001. An end is infinite if the search finds no rejected value before it reaches
-/// [`DISTANCE_MAX`] in that direction. Assumes that the test rejects everything beyond the first
+/// 0.0001. Except towards a rejected 0, an end is infinite if the search finds no rejected value
+/// before it reaches [`DISTANCE_MAX`]. Assumes that the test rejects everything beyond the first
 /// value that it rejects.
 ///
 /// The p-value need not decrease with the distance from `found`: the variance depends on the shift.

@@ -1,6 +1,6 @@
 //! Measures chance differences between equal sides (Ardelean et al., NSDI 2018, §3.1, figure 10),
-//! for given requests and a given metric. The units of the experiment, such as users, are assigned
-//! to two sides at random, up to 200 times.
+//! for given requests and metrics. The units of the experiment, such as users, are assigned to two
+//! sides at random, up to 200 times.
 
 use std::collections::HashMap;
 

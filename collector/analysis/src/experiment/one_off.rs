@@ -6,11 +6,12 @@ use std::collections::HashMap;
 use super::ExperimentRequest;
 use crate::statistics::median;
 
-/// Distance from the median, in robust standard deviations, beyond which a time slot is an outlier.
+/// Distance from the median, as [`Robust::away`] measures it, beyond which a slot's value is
+/// unusual.
 const APART: f64 = 5.0;
 /// Number of time slots of an experiment.
 const SLOTS: usize = 48;
-/// Minimum number of slots with enough requests. With fewer, no slot counts as an outlier.
+/// Minimum number of slots with enough requests. With fewer, no one-off event is found.
 const SLOTS_MIN: usize = 8;
 /// Minimum mean number of requests per side in a slot. Slots with fewer are ignored. Also the
 /// minimum number on each side for comparing the mix of operations of a slot.

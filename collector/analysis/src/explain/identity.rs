@@ -12,8 +12,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Names of attributes that change with every deployment, restart, connection, thread or request,
-/// and carry no other information. A name must match as a whole, after an optional `resource.`.
+/// Names of attributes that change with every deployment, restart, connection, thread or request. A
+/// name must match as a whole, after an optional `resource.`.
 const NAMES: [&str; 19] = [
     "client.port",
     "container.id",
@@ -36,7 +36,7 @@ const NAMES: [&str; 19] = [
     "trace.id",
 ];
 
-/// Prefixes of names of identities, except for the names in [`SHARED`].
+/// Prefixes of names of identities, except for names with a prefix in [`SHARED`].
 const FAMILIES: [&str; 1] = ["process."];
 /// Prefixes of names whose values processes of one release share.
 const SHARED: [&str; 4] = [
@@ -73,7 +73,7 @@ pub(super) fn is_of_library(key: &str) -> bool {
     key.starts_with("telemetry.")
 }
 
-/// Reports whether a name identifies processes, threads, connections or requests.
+/// Reports whether a name is that of an identity, such as of a process, a connection or a request.
 pub(super) fn is_named(key: &str) -> bool {
     let key = key.strip_prefix("resource.").unwrap_or(key);
     let of_family = FAMILIES.iter().any(|family| key.starts_with(family));
@@ -87,7 +87,7 @@ pub(super) fn is_named(key: &str) -> bool {
         })
 }
 
-/// Reports whether a name identifies the process that records it, and not a thread or a connection.
+/// Reports whether a name is that of an identity, but not of a thread, a connection or a request.
 pub(super) fn is_of_process(key: &str) -> bool {
     const OTHERS: [&str; 6] = ["thread", "tid", "port", "trace", "span", "links"];
     is_named(key) && !words(key).iter().any(|word| OTHERS.contains(&&**word))
@@ -146,11 +146,12 @@ pub struct SaidText {
     pub parameter: Parameter,
     /// The recorded value.
     pub text: Arc<str>,
-    /// Process: its incarnation, or a hash of attributes that identify it; 0 if unknown.
+    /// Process: its incarnation, or a hash of attributes that identify it. It is 0 if unknown, and
+    /// for the fact that an operation ran.
     pub process: u128,
 }
 
-/// Processes and their values, for each parameter that may be an identity.
+/// Processes and their values, by parameter.
 #[derive(Clone, Debug, Default)]
 pub struct Incarnations {
     of: BTreeMap<Parameter, Values>,
@@ -171,8 +172,7 @@ struct Values {
     is_full: bool,
 }
 
-/// Maximum number of distinct values of a parameter. A parameter with more is not taken for an
-/// identity.
+/// Maximum number of distinct values of a parameter that [`Incarnations`] takes for an identity.
 const VALUES_MAX: usize = 4_096;
 /// Minimum number of processes for a conclusion from values that do not look generated. With fewer,
 /// a release or a setting may differ in each of them as well.
@@ -248,7 +248,7 @@ impl Incarnations {
         }
     }
 
-    /// Returns the parameters that are identities of processes.
+    /// Returns the parameters that are identities of processes, judged by their values.
     #[must_use]
     pub fn identities(&self) -> Vec<Parameter> {
         let all = self.of.iter();

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of parameters that are considered. The facts that operations ran do not count.
+/// Maximum number of recorded parameters that are considered. The facts that operations ran do not
+/// count.
 pub const PARAMETERS_MAX: usize = 256;
 
 /// Reason why an explanation ignores a parameter.
@@ -17,7 +18,7 @@ pub const PARAMETERS_MAX: usize = 256;
 pub enum Why {
     /// The user asked to ignore the parameter.
     Asked,
-    /// The parameter identifies a process, a thread, a connection or a request.
+    /// The parameter is an identity, such as of a process, a thread, a connection or a request.
     NamesProcess,
     /// The parameter describes the library that records.
     OfLibrary,
@@ -26,12 +27,13 @@ pub enum Why {
     OfFailure,
     /// The parameter is a measured time, and the explained change is one of times.
     Duration,
-    /// At least nine tenths of the parameter's values, of which there are ten or more, are
-    /// distinct. If the values are numbers, nine tenths of them must also be integers with a
-    /// magnitude of at least 2⁵³, too large to be measurements.
+    /// The parameter has ten or more values, and at least nine tenths of them are distinct. If the
+    /// values are numbers, nine tenths of them must also be integers with a magnitude of at least
+    /// 2⁵³, too large to be measurements.
     DiffersAlways,
     /// The parameter's numbers grow or fall with the start times of requests in each category with
-    /// enough values, or are Unix times within an hour of these. It is a timestamp or a counter.
+    /// enough distinct values, or are Unix times within an hour of these. It is a timestamp or a
+    /// counter.
     FollowsTime,
 }
 
@@ -60,7 +62,8 @@ pub struct LeftOut {
 
 /// Minimum number of values to test for distinctness or order. Fewer may pass by chance.
 const DIFFERENT_OF_MIN: usize = 10;
-/// Minimum fraction of distinct values of a parameter that differs in nearly every request.
+/// Minimum fraction of distinct values, and of large integers among numbers, of a parameter that
+/// differs in nearly every request.
 const DIFFERENT_MIN: f64 = 0.9;
 /// 2⁵³, the magnitude from which not every integer has an exact `f64`.
 const MEASURE_MAX: f64 = 9_007_199_254_740_992.0;
@@ -254,8 +257,8 @@ impl Parameter {
         }
     }
 
-    /// Returns the parameter under its recorded name, without the prefix for the largest or
-    /// smallest of several numbers.
+    /// Returns the parameter without the prefix for the largest or smallest of several numbers,
+    /// even if its recorded name begins with that prefix.
     pub fn recorded(&self) -> Parameter {
         let key = &*self.key;
         let of_several = key.strip_prefix(LARGEST).or(key.strip_prefix(SMALLEST));
@@ -333,7 +336,7 @@ fn why_not(
 }
 
 /// Reports whether numbers follow the start times. Returns `None` if there are too few numbers, too
-/// few distinct ones, or too many equal ones.
+/// few distinct ones, or too many equal ones or equal times.
 fn follows_time(pairs: &[(i64, f64)]) -> Option<bool> {
     if pairs.len() < DIFFERENT_OF_MIN {
         return None;

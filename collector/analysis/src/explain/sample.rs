@@ -5,8 +5,8 @@ use crate::record::TraceId;
 
 /// Minimum number of requests taken from a category, if it has that many.
 pub const SAMPLE_MIN: usize = 100;
-/// Inverse of the fraction of a category's requests that is taken, between [`SAMPLE_MIN`] and
-/// [`SAMPLE_MAX`].
+/// Weight of a category per request taken from it, between [`SAMPLE_MIN`] and [`SAMPLE_MAX`]
+/// requests.
 const SAMPLE_PART: f64 = 10.0;
 /// Maximum number of requests taken from a category.
 pub const SAMPLE_MAX: usize = 4_096;
@@ -82,7 +82,7 @@ fn sizes(counts: [usize; 2], stored: [f64; 2]) -> [usize; 2] {
     [own[0].min(most(own[1])), own[1].min(most(own[0]))]
 }
 
-/// Returns the position of a request with this weight in a random order. The first requests in that
+/// Returns the sort key of a request with this weight in a random order. The first requests in that
 /// order form a sample in which the chance of each request grows with its weight (Efraimidis and
 /// Spirakis, 2006).
 fn drawn_at(hash: u64, weight: f64) -> f64 {
@@ -90,7 +90,7 @@ fn drawn_at(hash: u64, weight: f64) -> f64 {
     -(-chance).ln_1p() / weight.max(f64::MIN_POSITIVE)
 }
 
-/// Returns the position of a request in a random order of all requests. It is a hash (finaliser of
+/// Returns the sort key of a request in a random order of all requests. It is a hash (finaliser of
 /// splitmix64), as a source may assign ids in order.
 pub fn place_of(id: TraceId, seed: u64) -> u64 {
     let mixed = (id.0 ^ (id.0 >> 64)) as u64 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -9,8 +9,8 @@ use std::fmt;
 pub enum ParameterTest {
     /// Condition on the parameter's value.
     Value(Test),
-    /// True if one value of the parameter must be recorded, or at least one number for the largest
-    /// or smallest of several; otherwise false.
+    /// True if requests must record exactly one value of the parameter, or at least one number for
+    /// the largest or smallest of several. False if they must not.
     Recorded(bool),
 }
 
@@ -96,7 +96,7 @@ pub struct ExplainedLeaf {
     pub held_out: [usize; 2],
     /// Number of requests in this leaf, estimated if not all were recorded and kept.
     pub stored: [u64; 2],
-    /// Number of all requests.
+    /// Number of all requests, estimated if not all were recorded.
     pub stored_all: [u64; 2],
     /// P-value of the leaf's separation of the held-out requests (two-sided Fisher's exact test).
     pub p_value: f64,

@@ -1,7 +1,7 @@
 //! Stored requests of both categories (sides), reduced to the columns about which a tree asks. They
 //! determine the thresholds, and the precision and recall of each leaf.
 //!
-//! Each request is stored as a hash of its id, its latency and one number per column. If not all
+//! Each request is stored as its latency, one number per column and a hash of its id. If not all
 //! requests fit, those with the smallest hashes are kept. Each side has its own limit, so that the
 //! rarer side stays complete for longest.
 
@@ -50,8 +50,8 @@ impl AskedColumn {
         self.parameter().recorded().key
     }
 
-    /// Returns the value of the column in a request: a number, the index of a text, or NaN if the
-    /// value is unknown.
+    /// Returns the value of the column in a request: a number, the index of a text (beyond the last
+    /// one for another text), or NaN if the value is unknown.
     fn cell(&self, said: &[(Parameter, Arc<str>)]) -> f64 {
         let parameter = self.parameter();
         let recorded = parameter.recorded();
@@ -191,7 +191,7 @@ struct Side {
 }
 
 /// Stored requests of both sides, with the values of the columns about which a tree asks. Merging
-/// is commutative and associative, except for the order of rows.
+/// is commutative and associative, except for the order of rows and for rounding.
 #[derive(Clone, Debug, Default)]
 pub struct StoredRows {
     sides: [Side; 2],

@@ -27,7 +27,7 @@ const DURATIONS: [&[&str]; 6] = [
     &["response", "time"],
     &["total", "time"],
 ];
-/// Names of times that tracing libraries add to each span.
+/// Names of times that tracing libraries add to spans.
 const SPAN_TIMES: [&str; 2] = ["busy_ns", "idle_ns"];
 const UNITS: [&str; 12] = [
     "ns",

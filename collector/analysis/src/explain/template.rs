@@ -33,7 +33,7 @@ fn names(operation: &Operation) -> (Arc<str>, Arc<str>) {
 impl Template {
     /// Creates a template of these common operations. `at` is the operation at which requests
     /// diverge: in its next call if the change is structural, otherwise in its time. If `at` is
-    /// `None`, requests do not diverge.
+    /// `None`, all common operations count.
     pub fn new(
         operations: &BTreeSet<Operation>,
         at: Option<&Operation>,
@@ -109,8 +109,8 @@ impl Template {
     /// Returns the instant at which the request diverges from the others, in nanoseconds since the
     /// Unix epoch. The first run of the operation counts. For a structural change, the instant is
     /// the start of its first child that is not common. Otherwise, or without such a child, it is
-    /// the end of the run. If the operation did not run, the request does not diverge, and the
-    /// instant is [`i64::MAX`].
+    /// the end of the run. It is always after the start of the run. If the operation did not run,
+    /// the instant is [`i64::MAX`].
     fn parts_ns(&self, records: &TraceRecords) -> i64 {
         let is_it = |span: &&SpanRecord| {
             self.at.as_ref().is_some_and(|(service, name)| {
@@ -151,7 +151,7 @@ fn text(operation: &Arc<str>, key: &str, text: Arc<str>, process: u128) -> SaidT
     }
 }
 
-/// Returns the process of each record: its incarnation or, if that is unknown, a hash of the
+/// Returns the process of each record, as far as it is known: its incarnation, or a hash of the
 /// attributes that identify the process.
 fn processes(records: &TraceRecords) -> foldhash::HashMap<RecordOwner, u128> {
     let mut processes: foldhash::HashMap<RecordOwner, u128> = foldhash::HashMap::default();
@@ -253,7 +253,7 @@ mod tests {
             said(&["page", "authorise", "load", "render"], "authorise", false),
             before
         );
-        // Nothing is new in it: all of its attributes may be reasons.
+        // Nothing is new in the page: all of its attributes may be reasons.
         assert_eq!(
             said(&["page", "authorise", "load", "render"], "page", true).len(),
             8

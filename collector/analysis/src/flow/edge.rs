@@ -2,9 +2,9 @@
 //! to its end boundary.
 //!
 //! Requests of one category may number their tasks differently, and a loop has several tasks of one
-//! name. An edge therefore stands for all segments whose labels differ only by numbers. A request's
-//! time on an edge is the sum over these segments on its critical path. Waits are included, so that
-//! the times on all edges add up to the latency.
+//! name. An edge therefore stands for all segments whose labels differ only by spans' numbers. A
+//! request's time on an edge is the sum over these segments on its critical path. Waits are
+//! included, so that the times on all edges add up to the latency.
 
 use super::shape::Operation;
 use crate::by_root::{OTHER_ROOTS, ROOTS_MAX};
@@ -17,15 +17,15 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EdgeId(pub u32);
 
-/// An edge, identified by names without numbers.
+/// An edge, identified by names without the numbers of spans.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowEdge {
     /// Path of the task, from the root.
     pub task: Arc<str>,
-    /// Start boundary: the start of the segments' labels, without numbers. A request's tail has
-    /// `last segment`.
+    /// Start boundary: the start of the segments' labels, without spans' numbers. A request's tail
+    /// has `last segment`.
     pub start: Arc<str>,
-    /// End boundary: the end of the segments' labels, without numbers. A request's tail has
+    /// End boundary: the end of the segments' labels, without spans' numbers. A request's tail has
     /// `answer`.
     pub end: Arc<str>,
 }

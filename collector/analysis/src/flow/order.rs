@@ -14,8 +14,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Maximum fraction of observations that may contradict an order. It is not 0, because clocks step
 /// and recorders move spans.
 const CONTRADICTED_MAX: f64 = 0.02;
-/// Maximum number of counted pairs, and of noted fan-outs. The order of an uncounted pair is
-/// meaningful in each request, unless the parent is a noted fan-out.
+/// Maximum number of pairs counted in one [`SiblingOrders`], and of fan-outs noted there. The order
+/// of an uncounted pair is meaningful in each request, unless the parent is a noted fan-out.
 const PAIRS_MAX: usize = 1 << 16;
 /// Maximum number of distinct operations below a parent whose orders are counted. In a request with
 /// more of them, the parent is a fan-out, and the orders below it are not counted. Below a parent
@@ -50,7 +50,7 @@ struct PairOrders {
     all: Vec<(Siblings, PairOrder)>,
     /// For each pair, the index that the next lookup probably finds: that of the last follower.
     next: Vec<usize>,
-    /// Index of the pair that was looked up last.
+    /// Index of the pair that was counted last.
     last: usize,
     index_of: FxHashMap<Siblings, usize>,
 }

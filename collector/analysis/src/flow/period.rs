@@ -96,7 +96,7 @@ impl FlowCategory {
     }
 
     /// Returns the squared coefficient of variation of the latencies (Spectroscope, §5.4), or
-    /// `None` if no time passed.
+    /// `None` if the mean is 0.
     pub fn squared_variation(&self) -> Option<f64> {
         let mean_ns = self.mean_ns();
         (mean_ns > 0.0).then(|| self.variance_ns2() / (mean_ns * mean_ns))
@@ -155,7 +155,8 @@ impl FlowCategory {
     }
 }
 
-/// Flows of one root operation. A mutation and its precursors have the same root operation.
+/// Flows of one root operation, or of all beyond [`ROOTS_MAX`] together. Precursors of a mutation
+/// are in the same `RootFlows`.
 #[derive(Clone, Debug, Default)]
 pub struct RootFlows {
     /// Categories by structure.

@@ -1,11 +1,12 @@
 //! Structures of requests in canonical form.
 //!
-//! A request-flow graph (Spectroscope, §2.1) is a tree of operations. The calls of an
-//! operation form consecutive *stages*. The calls in one stage are parallel, or their order
-//! is not meaningful. Two requests are of one category if their graphs are equal except for the
-//! order within stages (§4.1). The paper writes down every string that a traversal can yield, one
-//! for each order of the parallel parts. This module sorts the parts of a stage by their digests
-//! instead, so that equal graphs have equal forms. Apart from the sort, that takes linear time.
+//! A request-flow graph (Spectroscope, §2.1) is a tree of operations. The calls of an operation
+//! form consecutive *stages*. The calls in one stage are parallel, or their order is not
+//! meaningful. Two requests are of one category if their graphs are equal except for the order
+//! within stages (§4.1) and, by [`Fold`], the counts of repetitions. The paper writes down every
+//! string that a traversal can yield, one for each order of the parallel parts. This module sorts
+//! the parts of a stage by their digests instead, so that equal graphs have equal forms. Apart from
+//! the sort, that takes linear time.
 
 use super::digest::Digest;
 use std::sync::Arc;
@@ -60,11 +61,11 @@ impl Fold {
 /// Name of an operation, within a structure or alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Operation {
-    /// Service; in an event log, the task.
+    /// Service; the task for operations of an event log; empty for a root with a fixed name.
     pub service: Arc<str>,
     /// Name, normalised by the [rule for names](crate::name_rule).
     pub name: Arc<str>,
-    /// Host; `None` unless hosts are distinguished, and always for an operation of an edge.
+    /// Host of a span or task in a structure, if hosts are distinguished; otherwise `None`.
     pub host: Option<Arc<str>>,
 }
 

@@ -14,7 +14,7 @@ use super::marker::RequestId;
 use super::thread::{Thread, ThreadState};
 use super::timeline::{Gap, Owner, Timeline};
 
-/// Finds the owner of everything in `events`, which may come in any order.
+/// Finds the owners of calls and intervals in `events`, which may come in any order.
 ///
 /// `windows` are the recorded intervals, in order of time and without overlap. Events outside them
 /// are not attributed. Introductions up to 1 ms before an opening still count: the recorder's own
@@ -97,7 +97,7 @@ fn introduced_before(before: &[Step<'_>], open_ns: u64, architecture: Architectu
 }
 
 /// An event and the time at which to process it. A [`Body::Lost`] event yields two steps, one at
-/// the first lost event and one at the event itself.
+/// the beginning of the gap and one at the event itself.
 #[derive(Clone, Copy)]
 struct Step<'a> {
     ts_ns: u64,
@@ -275,8 +275,8 @@ impl Attribution {
         }
     }
 
-    /// Handles the beginning of a gap: the owner of each thread becomes unknown, and so does
-    /// whether it is on a processor. Threads that run on other processors are not affected.
+    /// Handles the beginning of a gap. Unless a thread runs on another processor, its owner becomes
+    /// unknown, and so does whether it is on a processor.
     fn begin_gap(&mut self, ts_ns: u64, cpu: u16) {
         *self.losing.entry(cpu).or_default() += 1;
         let is_elsewhere =

@@ -41,7 +41,7 @@ pub struct OperationSum {
     pub requests: u64,
     /// Number of the operation's spans, over all requests, for which the kernel worked.
     pub spans: u64,
-    /// Maximum number of the operation's spans in one request.
+    /// Maximum number of these spans in one request.
     pub spans_max: u64,
     /// Number of requests with several spans of the operation that ran one by one: no span began
     /// before the previous one had ended. Requests in which the times of a span are unknown, or in
@@ -52,7 +52,7 @@ pub struct OperationSum {
 }
 
 impl OperationSum {
-    /// Mean number of the operation's spans, over requests that have at least one.
+    /// Mean number of [`spans`](Self::spans), over the counted requests.
     #[must_use]
     pub fn spans_per_request(&self) -> f64 {
         self.spans as f64 / self.requests.max(1) as f64

@@ -40,12 +40,12 @@ impl fmt::Debug for Name {
 /// An event that happened in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Monotonic time of the event, ns.
+    /// Time of the event, ns: monotonic, or as in the imported file.
     pub ts_ns: u64,
     /// Number of the processor on which the event happened; 0 if unknown.
     pub cpu: u16,
-    /// Thread that the event concerns, by the kernel's global thread id (not that of a pid
-    /// namespace).
+    /// Id of the thread that the event concerns. Our recorders give the kernel's global id, not
+    /// that of a pid namespace.
     pub tid: u32,
     /// Kind and details of the event.
     pub body: Body,
@@ -70,7 +70,7 @@ pub enum Body {
     },
     /// The processor switches from this thread to another.
     Switch {
-        /// Kernel's task state of the leaving thread, masked; 0 if the thread was preempted.
+        /// Kernel's task state of the leaving thread, masked; 0 if it could still run.
         state: u8,
         /// Process of the leaving thread.
         process: u32,
@@ -83,7 +83,7 @@ pub enum Body {
         /// Name of the next thread.
         next_name: Name,
     },
-    /// The thread, or an interrupt while it ran, wakes another thread.
+    /// The thread, or an interrupt while it ran, wakes a thread.
     Waking {
         /// Id of the thread that can run again.
         woken: u32,
@@ -119,8 +119,7 @@ pub enum Body {
         trace: u64,
         /// Id of the span that the thread works for.
         span: u64,
-        /// True if a marker of this thread has been seen; otherwise `trace` and `span` have no
-        /// meaning.
+        /// True if markers showed the thread's owner; otherwise `trace` and `span` have no meaning.
         known: bool,
         /// Process of the thread.
         process: u32,
@@ -131,7 +130,7 @@ pub enum Body {
     },
     /// Events of this processor are missing, from `first_ns` to this event's time.
     Lost {
-        /// Time of the first lost event, monotonic ns.
+        /// Beginning of the gap, ns: the first lost event, or the recorder's estimate.
         first_ns: u64,
         /// Numbers of lost events by kind.
         counts: LossCounts,
@@ -147,7 +146,7 @@ pub struct LossCounts {
     pub exits: u64,
     /// Number of lost context switches.
     pub switches: u64,
-    /// Number of other lost events.
+    /// Number of lost events of another or an unknown kind.
     pub others: u64,
 }
 

@@ -15,9 +15,10 @@ impl Attribution {
         }
     }
 
-    /// Handles a switch that happened but was not recorded: the kernel drops some switches without
-    /// a report. Counts it only for followed threads, because the recorder misses many switches of
-    /// other threads anyway. While events are being lost, the thread's owner becomes unknown, too.
+    /// Handles a switch that happened but was not recorded: the kernel drops some switches, even
+    /// without a report. Counts it only for followed threads, because the recorder misses many
+    /// switches of other threads anyway. While events are being lost, the thread's owner becomes
+    /// unknown, too.
     pub(super) fn imply_switch(&mut self, ts_ns: u64, tid: u32) {
         self.result.implied_switches += u64::from(self.followed.contains(&tid));
         if self.is_losing() {
@@ -110,7 +111,7 @@ impl Attribution {
         }
         let open_ns = self.window.open_ns;
         let thread = self.thread(tid);
-        // If this very switch introduced the thread, its owner is known.
+        // An introduction at the same instant ends the doubt.
         thread.is_doubtful &= thread.introduced_ns != Some(ts_ns);
         let (is_doubtful, owner) = (thread.is_doubtful, thread.owner);
         match thread.state {
