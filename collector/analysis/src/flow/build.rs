@@ -349,8 +349,8 @@ struct Stages {
 }
 
 impl Stages {
-    /// Groups items into stages, each sorted by digest. An item begins a new stage if it starts
-    /// when or after all items of the current stage ended, and if its order after each of them is
+    /// Groups items into stages, each sorted by digest. An item begins a new stage if, for each
+    /// item of the current stage, it starts when or after that item ended, and their order is
     /// meaningful. A repetition of an operation in the current stage stays in that stage.
     fn find(&mut self, items: &mut [Item], parent: OperationId, orders: &KnownOrders) {
         self.begins.clear();

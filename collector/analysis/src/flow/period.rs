@@ -108,8 +108,8 @@ impl FlowCategory {
         self.count.mean(sum_ns as f64)
     }
 
-    /// Returns the factor by which the weights of some sampled requests must be multiplied for
-    /// these to represent all requests of the category.
+    /// Returns a factor for the weights of some sampled requests. With it, these requests represent
+    /// all requests of the category.
     pub fn sample_weight<'a>(&self, sample: impl Iterator<Item = &'a Request>) -> f64 {
         let weights: f64 = sample.map(|request| f64::from(request.weight)).sum();
         self.count.estimate() / weights.max(1.0)

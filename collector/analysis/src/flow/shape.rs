@@ -232,8 +232,8 @@ impl Shape {
 
     /// Returns the string of the graph (Spectroscope, §4.1). It is a depth-first traversal with one
     /// symbol for the start of each operation and one for its end. An event has one symbol. Equal
-    /// graphs have equal strings. A symbol identifies an operation, whether it failed, and its
-    /// number of repetitions.
+    /// graphs have equal strings. A symbol identifies an operation or event, whether it failed, and
+    /// its [`Repeats`].
     pub fn string(&self) -> Vec<Symbol> {
         let mut symbols = Vec::with_capacity(2 * self.len());
         self.write_to(&mut symbols, Repeats { from: 1, to: 1 });

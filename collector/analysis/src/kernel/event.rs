@@ -70,7 +70,7 @@ pub enum Body {
     },
     /// The processor switches from this thread to another.
     Switch {
-        /// Kernel's task state of the leaving thread, masked; 0 if it could still run.
+        /// Kernel's task state of the leaving thread, masked; 0 if it could run or is unknown.
         state: u8,
         /// Process of the leaving thread.
         process: u32,
@@ -99,7 +99,7 @@ pub enum Body {
         /// Name of the new thread.
         name: Name,
     },
-    /// The thread gets a name.
+    /// The thread gets a name, or an import states its name.
     Named {
         /// Process of the thread.
         process: u32,

@@ -31,8 +31,8 @@ impl Attribution {
                 self.result.off_cpu[index].end_ns = Some(ts_ns);
                 self.result.off_cpu[index].is_end_implied = true;
             }
-            // No event in the window, or since a gap, has shown where the thread was. In the
-            // window, it has been on this processor since the opening, unless events are missing.
+            // No event in the window, or since a gap, has shown where the thread was. Unless events
+            // are missing, it has been on this processor since the window's opening.
             ThreadState::Unknown => {
                 let since_ns = if losing || thread.is_doubtful {
                     ts_ns

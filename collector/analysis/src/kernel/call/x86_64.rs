@@ -1,4 +1,4 @@
-//! System calls of Linux on x86-64, by number; unused numbers have empty names.
+//! System calls of Linux on x86-64, by number; unused and omitted numbers have empty names.
 
 /// Names of the system calls, indexed by number.
 #[rustfmt::skip] // One name a line would take hundreds of lines.
