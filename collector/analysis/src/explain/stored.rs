@@ -1,5 +1,5 @@
-//! Stored requests of both categories (sides), reduced to the columns about which a tree asks. They
-//! determine the thresholds, and the precision and recall of each leaf.
+//! Stored requests of both categories (sides), reduced to the columns about which a tree asks.
+//! These requests determine the thresholds, and the precision and recall of each leaf.
 //!
 //! Each request is stored as its latency, one number per column and a hash of its id. If not all
 //! requests fit, those with the smallest hashes are kept. Each side has its own limit, so that the

@@ -22,8 +22,8 @@ pub struct EdgeId(pub u32);
 pub struct FlowEdge {
     /// Path of the task, from the root.
     pub task: Arc<str>,
-    /// Start boundary: the start of the segments' labels, without spans' numbers. A request's tail
-    /// has `last segment`.
+    /// Start boundary: the start of the segments' labels, without spans' numbers. A request's tail,
+    /// the time from its last segment to its answer, has `last segment`.
     pub start: Arc<str>,
     /// End boundary: the end of the segments' labels, without spans' numbers. A request's tail has
     /// `answer`.

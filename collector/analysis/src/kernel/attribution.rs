@@ -17,12 +17,12 @@ use super::timeline::{Gap, Owner, Timeline};
 /// Finds the owners of calls and intervals in `events`, which may come in any order.
 ///
 /// `windows` are the recorded intervals, in order of time and without overlap. Events outside them
-/// are not attributed. Introductions up to 1 ms before an opening still count: the recorder's own
-/// clock may place the opening a little earlier. So do losses: a gap that touches a window counts
-/// even if its report is outside. At the start of each window, the owner of every thread is
-/// unknown, and so is whether it is on a processor. Introductions and markers then reveal the
-/// owners. The result has no intervals on or off a processor for threads that the recorder does not
-/// follow, because it recorded only some of their switches.
+/// are not attributed. Introductions ([`Body::Thread`]) up to 1 ms before an opening still count:
+/// the recorder's own clock may place the opening a little earlier. So do losses: a gap that
+/// touches a window counts even if its report is outside. At the start of each window, the owner of
+/// every thread is unknown, and so is whether it is on a processor. Introductions and markers then
+/// reveal the owners. The result has no intervals on or off a processor for threads that the
+/// recorder does not follow, because it recorded only some of their switches.
 ///
 /// Takes O(n log n) time to sort n events. A gap takes O(t log t) time for t threads, and a lock
 /// wait takes time proportional to the number of releases during it times the number of their

@@ -111,9 +111,8 @@ pub enum Body {
         /// Process of the thread that ends.
         process: u32,
     },
-    /// The recorder introduces a thread, at the thread's first event of a burst or after a gap. It
-    /// states the owner of the thread *before* this instant, since the window opened or since the
-    /// gap.
+    /// The recorder introduces a thread, for example at the thread's first event of a burst or
+    /// after a gap. It states the owner of the thread just *before* this instant.
     Thread {
         /// Low half of the request's trace id; 0 for no request.
         trace: u64,
