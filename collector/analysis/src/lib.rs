@@ -24,8 +24,8 @@
 //! step 2, [`Exclusion`](exclusion::Exclusion) removes irrelevant segments. [`convergence`] and
 //! [`structural_change`] show how the model changes. [`anomaly`] (slow requests), [`breakdown`] (by
 //! category and stratum), [`what_if`] (replays), [`slack_validation`] and [`prediction`] evaluate
-//! the paths. [`failure`] finds where failures start; [`flow`] and [`compare`] find the changes
-//! between two periods.
+//! the paths. [`failure`] finds where failures start. [`flow`] groups requests by their structure,
+//! and [`compare`] finds the changes between two periods.
 //!
 //! Most analyses are two [passes](pass::Pass) over the traces: the first builds the model (or finds
 //! a threshold), the second uses it. A pass keeps at most a bounded sample of the traces.

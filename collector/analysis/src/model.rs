@@ -9,7 +9,7 @@
 //!
 //! Timestamps may have a resolution or error bounds (see [`clock`](crate::clock)). Then an order
 //! contradicts a hypothesis only if it is certain: the timestamps must differ by more than the
-//! resolution plus, between two clocks, the sum of both errors. Between clocks that nothing
+//! coarser resolution plus, between two clocks, both errors. Between clocks that nothing
 //! connects, no order is certain. Two orders are certain regardless of clocks: a segment starts
 //! before it ends, and the segments of a span or of an event log's task follow each other. If
 //! these tolerances differ between pairs of timestamps in a trace of more than 2,048 segments, the
@@ -109,8 +109,8 @@ impl Model {
 
     /// Creates an empty model that distinguishes at most `max_labels` segments. The counts take
     /// about 2.1 KiB for each segment and each block of 64 segments that contains one occurring
-    /// with it: up to about `max_labels² / 64 * 2.1` KiB. Sets of segments that recur take at most
-    /// 12 MiB more.
+    /// with it: up to about `max_labels² / 64 * 2.1` KiB. Sets of segments that recur take up to
+    /// about 12 MiB more.
     pub fn with_max_labels(max_labels: usize) -> Model {
         Model {
             labels: Labels::with_max(max_labels),
@@ -228,9 +228,9 @@ impl Model {
     }
 
     /// Adds the counts of another model. Labels are matched by their text, so the two models may
-    /// number them differently. Apart from the numbers, merging is commutative and associative
-    /// while no label and no task is refused. Labels over the bound are refused and counted; all
-    /// counts of segments that involve them are left out.
+    /// number them differently. Apart from the numbers and bounds, merging is commutative and
+    /// associative while no label and no task is refused. Labels over the bound are refused and
+    /// counted; all counts of segments that involve them are left out.
     pub fn merge(&mut self, other: &Model) {
         let ids: Vec<Option<SegmentId>> = other
             .labels
@@ -241,8 +241,8 @@ impl Model {
         self.labels.add_refused(other.labels.refused());
     }
 
-    /// Returns a copy whose segments are numbered in the order of their labels (task, start, end),
-    /// so that results do not depend on the order of traces.
+    /// Returns a copy whose segments are numbered in the order of their labels (task, start, end).
+    /// Unless labels or tasks were refused, results then do not depend on the order of traces.
     pub fn canonical(&self) -> Model {
         let mut canonical = Model::with_max_labels(self.labels.max_labels());
         let mut ids = vec![None; self.labels.len()];
@@ -331,8 +331,8 @@ impl Model {
         pairs
     }
 
-    /// Returns the counts for the pipeline from `first` to `second`; `None` if the tasks never
-    /// worked on the same element.
+    /// Returns the counts for the pipeline from `first` to `second`; `None` if the model has seen
+    /// no element that both tasks worked on, or refused a task.
     pub fn pipeline_counts(&self, first: &str, second: &str) -> Option<PipelineCounts> {
         self.pipelines.get(first, second)
     }

@@ -68,7 +68,7 @@ impl PooledPercentile {
     }
 }
 
-/// Reason why a sum of normal distributions does not describe the larger process.
+/// Reason why a sum of normal distributions may not describe the larger process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolRefusal {
     /// The bulk of the processes' use is not close to normal.
@@ -81,7 +81,8 @@ pub enum PoolRefusal {
     },
     /// Processes depend on each other.
     Dependent(Dependence),
-    /// The samples do not suffice to show whether processes depend on each other.
+    /// The samples do not suffice to show whether processes depend on each other, or no two
+    /// processes can be compared.
     Untold {
         /// Number of evaluated times at which both processes of a pair were measured, for the pair
         /// with the fewest.
@@ -90,7 +91,7 @@ pub enum PoolRefusal {
         /// the use keeps varying as it did.
         needed: Option<usize>,
     },
-    /// There are too few samples to know the use of one process.
+    /// There are too few samples to know the use of a group's processes.
     FewSamples {
         /// Number of samples of the group with the fewest samples.
         samples: usize,
@@ -116,19 +117,19 @@ pub struct PooledDemand {
     pub together: usize,
     /// Number of pairs of processes examined.
     pub pairs: usize,
-    /// The pair with the strongest dependence; `None` if no pair has a significant one of at least
-    /// [`DEPENDENCE_MIN`].
+    /// The pair with the most significant dependence; `None` if no pair has a significant one of at
+    /// least [`DEPENDENCE_MIN`].
     pub strongest: Option<Dependence>,
     /// Reasons to distrust the normal percentiles; empty if there are none.
     pub refused: Vec<PoolRefusal>,
 }
 
-/// Maximum error of the normal percentiles, as a fraction; the value is the paper's.
+/// Maximum error of the normal median and 95th percentile, as a fraction; the value is the paper's.
 pub const POOL_TOLERANCE: f64 = 0.02;
 /// Minimum number of samples of a group; fewer do not show what a process uses.
 pub const POOL_SAMPLES_MIN: usize = 100;
-/// Minimum magnitude of the rank correlation of a relevant dependence. A weaker one changes the
-/// standard deviation of a sum of two processes by about 5 % at most.
+/// Minimum magnitude of the rank correlation of a relevant dependence. A weaker linear correlation
+/// changes the standard deviation of a sum of two processes by about 5 % at most.
 pub const DEPENDENCE_MIN: f64 = 0.1;
 /// Maximum number of examined pools, each with one process of every group. It also bounds the
 /// number of examined pairs.
@@ -254,7 +255,7 @@ fn pairs(pools: &[Vec<usize>]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Mean and variance of the samples of a group's processes.
+/// Mean and variance of a process's use.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     mean: f64,

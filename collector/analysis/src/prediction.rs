@@ -69,7 +69,7 @@ impl PredictionQuality {
     /// Returns Youden's J: the fraction of requests with slack for which slack was predicted, minus
     /// the fraction of requests without slack for which it was predicted. It is about 0 for a key
     /// without predictive value, however common slack is, and 1 for a perfect key. It is also 0 if
-    /// all predicted requests have slack, or none.
+    /// all requests with a prediction have slack, or none.
     pub fn informedness(&self) -> f64 {
         let with_slack = self.true_positives + self.false_negatives;
         let without = self.true_negatives + self.false_positives;

@@ -262,7 +262,7 @@ pub struct TraceRecords {
 /// them.
 const HOSTS_COMPARED_MAX: usize = 32;
 
-/// Value shown for an attribute if a trace's records have different values of it.
+/// Text that stands for several different values of an attribute or property in one trace.
 pub const SEVERAL_VALUES: &str = "(several)";
 
 impl TraceRecords {
@@ -332,8 +332,8 @@ impl TraceRecords {
             .map(|span| &span.host)
             .chain(self.events.iter().map(|event| &event.host))
         {
-            // Neighbouring records usually share a host. There are few hosts, usually with one
-            // allocation each.
+            // Usually, neighbouring records share a host, and hosts are few, with one allocation
+            // each.
             let is = |known: &&Arc<str>| Arc::ptr_eq(known, host);
             let few = hosts.len() <= HOSTS_COMPARED_MAX;
             let known = last.as_ref().is_some_and(is) || (few && hosts.iter().any(is));
@@ -352,8 +352,8 @@ impl TraceRecords {
 mod tests {
     use super::*;
 
-    /// A request that windows held counts once, whatever its threshold. All of its spans must have
-    /// been held, and other programs have no windows.
+    /// A request that windows held counts once, whatever its threshold, unless it was thinned. All
+    /// of its spans must have been held, and other programs have no windows.
     #[test]
     fn a_request_held_by_windows_counts_once() {
         let check = |flags: &[SpanFlags], state: &str, expected: f64| {

@@ -1,4 +1,4 @@
-//! Joins each lock wait with the releases of the lock during the wait.
+//! Joins lock waits with recorded releases, and finds the futex waits that no marker reports.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -122,11 +122,11 @@ impl Releases {
     }
 
     /// Fills in the releases of the window's marked waits, and adds its unmarked waits: futex waits
-    /// outside the marked waits of the same thread and owner. Then forgets the window's releases
-    /// and waits.
+    /// that do not begin during the latest marked wait of the same thread and owner. Then forgets
+    /// the window's releases and waits.
     ///
     /// If a recording has no switches, as with strace, the unmarked waits are the futex calls that
-    /// wait. Otherwise, they are the sleeps in such calls.
+    /// wait, except for those that fail with EAGAIN. Otherwise, they are the sleeps in such calls.
     pub(super) fn join(
         &mut self,
         result: &mut Timeline,
@@ -286,9 +286,9 @@ impl Releases {
         }
     }
 
-    /// Builds a wait from a futex call alone. The holder is the last other thread that called to
-    /// wake waiters of the futex during the wait. Calls whose result shows that they woke no thread
-    /// do not count.
+    /// Builds a wait from a futex call. Its holder is the last other thread that called to wake
+    /// waiters of the futex between the call's start and end (only at the start if the end is
+    /// unknown). Calls whose result shows that they woke no thread do not count.
     fn of_call(
         &self,
         call: &SystemCall,
@@ -334,14 +334,14 @@ fn woke_nobody(call: &SystemCall, architecture: Architecture) -> bool {
 /// Result of a futex wait that returned at once because the futex's value had changed (EAGAIN).
 const NOTHING_TO_WAIT_FOR: i64 = -11;
 
-/// Maximum number of wake calls considered for one marked wait: the first ones. A contended lock
-/// may have very many.
+/// Maximum number of wake calls considered for one marked wait. A contended lock may have very
+/// many.
 const CALLS_MAX: usize = 1_000;
 
-/// Divides a wait among the holders of the lock. A lock has one holder at a time, so the thread of
-/// each release held it since the previous release. The last holder's share lasts until the wait
-/// ends, or until the last release if the end is unknown. Returns each holder once, with its total
-/// share as `held_ns`.
+/// Divides a wait among the holders of the lock. Assumes one holder at a time: the thread of each
+/// release held the lock since the previous release or the wait's start. The last holder's share
+/// lasts until the wait ends, or until the last release if the end is unknown. Returns each holder
+/// once, with its total share as `held_ns`.
 fn each_holder_once(releases: impl Iterator<Item = Release>, wait: &LockWait) -> Vec<Release> {
     let mut sorted: Vec<Release> = releases.collect();
     sorted.sort_by_key(|release| release.ts_ns);

@@ -70,7 +70,8 @@ pub struct LockExample {
     pub start_ns: i64,
     /// Length of the wait, ns.
     pub took_ns: u64,
-    /// For a marked lock, the holder with the longest share of the wait. For a futex, the waker.
+    /// For a marked lock, the holder with the longest share of the wait. For a futex, the thread
+    /// that woke the waiter, or that most probably did.
     pub holder: LockHolder,
     /// Low half of the id of the trace that the holder worked for; `None` without a known trace.
     pub holder_trace: Option<u64>,
@@ -78,7 +79,7 @@ pub struct LockExample {
     pub evidence: Option<ReleaseEvidence>,
 }
 
-/// Holder of a lock, or waker of a futex.
+/// Holder of a lock, or (probable) waker of a thread that waited for a futex.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockHolder {
     /// A request, while it executed the operation of this name.
@@ -239,7 +240,7 @@ impl LockSums {
         self.of_no_request
     }
 
-    /// Returns the spans that waited for a lock or held one.
+    /// Returns the spans that waited for a lock, and the holders in waits whose end was seen.
     #[must_use]
     pub fn spans(&self) -> FxHashSet<RequestId> {
         let of = |waits: &Waits| {

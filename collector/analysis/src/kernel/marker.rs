@@ -13,7 +13,7 @@ pub const PAIR: u16 = 0x8000;
 pub struct RequestId {
     /// Low 64 bits of the trace id; never 0.
     pub trace: u64,
-    /// Id of the span; 0 if the marker contains none.
+    /// Id of the span; 0 if unknown.
     pub span: u64,
 }
 
@@ -28,21 +28,22 @@ impl RequestId {
 /// A decoded marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// The thread works for a request from now on: the request starts here, or a task that belongs
-    /// to it is polled.
+    /// The thread works for `request` from now on.
     Begin {
         /// Request that the thread works for; `None` for no request.
         request: Option<RequestId>,
-        /// True if a task of the request moved onto the thread, false if the request started here.
+        /// True if the thread changed to this request or span, for example to poll a task. False if
+        /// the marker states that the request or span starts here.
         polled: bool,
     },
     /// The thread stops working for `request`.
     End {
-        /// Request that ends, or whose task leaves the thread; `None` if the marker states none.
+        /// Request that the thread worked for; `None` if the marker states none.
         request: Option<RequestId>,
         /// Request that the thread continues with; `None` for no request.
         outer: Option<RequestId>,
-        /// True if a task left the thread and may continue later, false if the request ended here.
+        /// True if the thread changed to `outer`, for example because a task left it. False if the
+        /// marker states that the request or span ends here.
         polled: bool,
     },
     /// The thread, or the task on it, begins to wait for a lock.
@@ -50,12 +51,12 @@ pub enum Marker {
         /// Number of the lock within the process.
         lock: u64,
     },
-    /// The thread has acquired the lock.
+    /// The thread, or the task on it, has acquired the lock.
     LockAcquired {
         /// Number of the lock within the process.
         lock: u64,
     },
-    /// The thread releases a lock that others wait for.
+    /// The thread, or the task on it, releases a lock that another waits for.
     LockReleased {
         /// Number of the lock within the process.
         lock: u64,

@@ -1,5 +1,5 @@
-//! Sums over timelines: the time of each request on a processor, runnable and asleep, and its
-//! system calls.
+//! Sums over timelines: the times of each request on a processor, runnable, asleep and waiting for
+//! locks, and its system calls.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,21 @@ pub struct RequestSummary {
     pub trace: u64,
     /// Monotonic start of the request's first interval of work or on a processor. Without an
     /// interval of work, its first call counts, too. Without any of these, it is the start of its
-    /// first interval off a processor, or else of its first wait for a lock. If a long window is
-    /// read in pieces, calls and waits of a piece may begin earlier.
+    /// first ended interval off a processor, or else of its first marked wait for a lock. If a long
+    /// window is read in pieces, calls and waits of a piece may begin earlier.
     pub first_ns: u64,
     /// Monotonic time of the latest end of an interval of work or on a processor. An interval of
-    /// work without an end counts by its start. So does the first call or wait if `first_ns`
-    /// considers it.
+    /// work without an end counts by its start. So does the first call, interval off a processor or
+    /// wait if `first_ns` considers it.
     pub last_ns: u64,
-    /// Number of threads with an interval of work for the request.
+    /// Number of threads with an interval of work for the request; after a merge, see
+    /// [`merge`](Self::merge).
     pub threads: usize,
     /// Time on a processor.
     pub on_cpu_ns: u64,
     /// Time in which a thread could run but waited for a processor.
     pub runnable_ns: u64,
-    /// Time asleep, by reason.
+    /// Time asleep, by reason. Without a recorded wake-up, it includes the wait for a processor.
     pub blocked_ns: BTreeMap<Reason, u64>,
     /// Time waiting for locks that markers identify, by the low half of the holder's trace id. The
     /// key is 0 if the lock was held for no request, and `None` if the holder is unknown.
@@ -181,8 +182,8 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
 }
 
 impl RequestSummary {
-    /// Adds another part of the same request: a later window, or another host. The result's
-    /// `threads` is the sum over hosts, but the maximum over windows of one host.
+    /// Adds another part of the same request: another window or piece of one, or another host. With
+    /// `is_same_host`, `threads` becomes the maximum of the two numbers, otherwise their sum.
     pub fn merge(&mut self, other: &Self, is_same_host: bool) {
         self.see(other.first_ns, other.last_ns);
         self.threads = if is_same_host {

@@ -13,7 +13,7 @@ pub(super) enum ThreadState {
     Off(usize),
 }
 
-/// First marker of a pair, kept until the thread's next `getpid` or a gap.
+/// First marker of a pair, kept at most until the thread's next `getpid`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     pub(super) start: bool,
@@ -30,7 +30,8 @@ pub(super) struct Thread {
     /// Wake-up of the thread that was recorded before the thread was known to be off its processor.
     pub(super) early_wake: Option<Waker>,
     pub(super) pair: Option<Pair>,
-    /// Open wait for a lock that a marker began: an index into the timeline's lock waits.
+    /// Latest lock wait that a marker began on this thread, as an index into the timeline's lock
+    /// waits. It may have ended on another thread. `None` after a marker of an acquired lock.
     pub(super) lock_wait: Option<usize>,
     /// Open work interval: an index into the timeline's work intervals.
     pub(super) interval: Option<usize>,
@@ -42,7 +43,7 @@ pub(super) struct Thread {
     pub(super) introduced_ns: Option<u64>,
 }
 
-/// Calls, intervals, waits and releases whose owner is still unknown, as indices into their lists.
+/// Items whose unknown owner a later event may reveal, as indices into their lists.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
     /// Time since which the owner is unknown, monotonic ns.
@@ -50,7 +51,7 @@ pub(super) struct Unknown {
     pub(super) calls: Vec<usize>,
     pub(super) on_cpu: Vec<usize>,
     pub(super) off_cpu: Vec<usize>,
-    /// Off-processor intervals of *other* threads, which this one woke.
+    /// Off-processor intervals that a wake-up on this thread ended, usually those of others.
     pub(super) woken: Vec<usize>,
     pub(super) lock_waits: Vec<usize>,
     pub(super) releases: Vec<usize>,

@@ -48,8 +48,8 @@ pub struct SystemCall {
     pub call: u32,
     /// Arguments; `None` if the call began before the window, or if its beginning was lost.
     pub args: Option<[u64; 6]>,
-    /// Start of the call. If the call began earlier, the window's opening; if its beginning may
-    /// have been lost, its end.
+    /// Start of the call; the window's opening if the call began before the window. If its
+    /// beginning may have been lost, this is its end.
     pub start_ns: u64,
     /// End of the call; `None` if no end was recorded within the window.
     pub end_ns: Option<u64>,
@@ -84,7 +84,7 @@ pub enum Reason {
         /// Address of the futex in the process; 0 if not recorded.
         address: u64,
     },
-    /// The thread waited in a system call.
+    /// The thread slept or ended in a system call.
     Call {
         /// Number of the system call.
         call: u32,
@@ -120,8 +120,8 @@ pub struct OffCpu {
     /// Time at which the thread became able to run and began to wait for a processor. `None` if the
     /// thread was preempted, or if no wake-up was recorded.
     pub wake_ns: Option<u64>,
-    /// Time at which the thread returned to a processor; `None` if no return within the window was
-    /// recorded.
+    /// Time at which the thread returned to a processor, or at which a system call showed that it
+    /// had returned; `None` if neither was recorded within the window.
     pub end_ns: Option<u64>,
     /// Request that the interval counts for.
     pub owner: Owner,
@@ -147,10 +147,10 @@ pub enum ReleaseEvidence {
     Call,
 }
 
-/// Release of a lock that another thread waited for.
+/// Release of a lock, or a futex wake-up or wake call that probably was one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Thread that held the lock.
+    /// Thread that released the lock, or that called to wake waiters of the futex.
     pub tid: u32,
     /// Request that the thread worked for when it released the lock.
     pub owner: Owner,
@@ -177,8 +177,8 @@ pub struct LockWait {
     pub start_ns: u64,
     /// End; `None` if no end was recorded within the window.
     pub end_ns: Option<u64>,
-    /// Releases during the wait. Each holder has one entry, in order of its first release, whose
-    /// `held_ns` is the holder's share of the wait.
+    /// Releases during the wait, one for each holder, in order of its first release. Its `held_ns`
+    /// is the holder's share of the wait. A wait without markers has at most one.
     pub releases: Vec<Release>,
     /// Evidence for the releases; `None` if there are none.
     pub evidence: Option<ReleaseEvidence>,
@@ -195,10 +195,11 @@ pub struct WorkInterval {
     /// Start. If the work began earlier, this is the window's opening, or the time from which a
     /// loss of events hid the thread's owner.
     pub start_ns: u64,
-    /// End, or the beginning of a loss of events that hid the thread's owner; `None` if the work
-    /// did not end within the window.
+    /// End, or the time from which a loss of events hid the thread's owner; `None` if the work did
+    /// not end within the window.
     pub end_ns: Option<u64>,
-    /// True if the work began before `start_ns`: before the window, or before a loss of events.
+    /// True if the work may have begun before `start_ns`: before the window, or during a loss of
+    /// events or before.
     pub is_carried: bool,
 }
 
@@ -226,8 +227,8 @@ pub struct Gap {
     pub counts: LossCounts,
 }
 
-/// Activity of all threads in one or more windows. Calls, intervals and waits are in order of their
-/// start.
+/// Activity of all threads in some windows. Calls, waits and threads' intervals are in order of
+/// their start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     /// Recorded intervals.
@@ -246,7 +247,8 @@ pub struct Timeline {
     pub threads: BTreeMap<u32, ThreadInfo>,
     /// Intervals in which events are missing.
     pub gaps: Vec<Gap>,
-    /// Number of switches of followed threads that must have happened but were not recorded.
+    /// Number of times that an event of a followed thread showed an unrecorded switch. Callers of
+    /// [`attribute`](super::attribute()) reset it to 0 if the recording has no switches at all.
     pub implied_switches: u64,
 }
 
@@ -273,7 +275,7 @@ impl Timeline {
     /// is given, before `to_ns`. With `to_ns`, items without an end are dropped. Windows are kept.
     ///
     /// Callers process a long window in pieces and combine each piece with the previous one. An
-    /// item then counts in full, in the piece in which it ends.
+    /// item then counts once, in the piece in which it ends.
     pub fn retain_ended(&mut self, from_ns: u64, to_ns: Option<u64>) {
         let keep = |end_ns: Option<u64>| match end_ns {
             Some(end_ns) => end_ns >= from_ns && to_ns.is_none_or(|to_ns| end_ns < to_ns),
@@ -297,7 +299,8 @@ impl Timeline {
             && self.work_intervals.is_empty()
     }
 
-    /// Returns the threads that worked for a request. `trace` is the low half of its trace id.
+    /// Returns the threads that have a system call, or an interval on or off a processor, for a
+    /// request. `trace` is the low half of its trace id.
     #[must_use]
     pub fn threads_of(&self, trace: u64) -> BTreeSet<u32> {
         let is = |owner: Owner| owner.trace() == Some(trace);

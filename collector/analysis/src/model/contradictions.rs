@@ -1,5 +1,5 @@
-//! General counting algorithm: computes one trace's answers for all pairs of its segments by two
-//! sweeps over time.
+//! General counting algorithm: computes one trace's answers for all pairs of its segments, usually
+//! by two sweeps over time.
 //!
 //! An instance of A that ends at `e` contradicts A→B for every label B with an instance that starts
 //! before `e`. If the instances are taken in order of `e`, this set of labels only grows. It is
@@ -58,7 +58,7 @@ pub(super) struct Sweep {
 impl Sweep {
     /// Counts one trace. The segments must be sorted by (start, end), with ids below `labels`.
     /// Calls `seen` with each label and its number of instances. A segment may end before it
-    /// starts, if its end was moved to the earliest certain time.
+    /// starts, if the tolerance was subtracted from its end.
     pub(super) fn count(
         &mut self,
         segments: &[Segment],

@@ -1,6 +1,6 @@
-//! Fast path of counting, for requests in which every label occurs once and whose set of labels
-//! recurs. Most requests of a service are of this kind. [`contradictions`](super::contradictions)
-//! counts the others.
+//! Fast path of counting, for requests of one timestamp tolerance in which every label occurs once
+//! and whose set of labels recurs. Typical requests of a service are of this kind.
+//! [`contradictions`](super::contradictions) counts the others.
 //!
 //! *Contradictions.* Segments are in order of start. A→B is contradicted for every B that starts
 //! before A ends. These labels form a prefix of the trace. Each prefix is kept as a bitset. A
@@ -15,9 +15,9 @@
 //! once. The bits of weight 2ⁱ of all counters are adjacent, so that an adder is one pass over an
 //! array.
 //!
-//! A set of labels gets a group once it has occurred `SIGHTINGS` times, unless it alone exceeds the
-//! memory bound that the groups share. A new group that would exceed the bound together with the
-//! others moves their counts to the matrix.
+//! A set of labels gets a group once `SIGHTINGS` occurrences of it are remembered, unless it alone
+//! exceeds the memory bound that the groups share. A new group that would exceed the bound together
+//! with the others moves their counts to the matrix.
 
 use super::counts::{CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
 use crate::segment::Segment;
@@ -76,7 +76,7 @@ impl Groups {
         self.words * LEVELS * 2 * size_of::<u64>()
     }
 
-    /// Releases the memory that a large trace took.
+    /// Releases the scratch memory that grows with the number of a trace's segments.
     pub(super) fn empty_scratch(&mut self) {
         (self.starts_ns, self.prefixes) = (Vec::new(), Vec::new());
         self.answers = Vec::new();

@@ -19,8 +19,8 @@ pub struct Support {
 }
 
 impl Support {
-    /// Reports whether the traces allow belief in the relation: there are such traces, and at most
-    /// the fraction `tolerance` of them contradicted it. A [`Model`](super::Model) requires more.
+    /// Reports whether there are co-occurrences, and at most the fraction `tolerance` of them
+    /// contradicted the relation. A [`Model`](super::Model) requires more to believe a relation.
     pub fn is_believed(&self, tolerance: f64) -> bool {
         // A NaN or negative tolerance counts as 0.
         let allowed = if tolerance > 0.0 {
@@ -366,8 +366,8 @@ fn believed_pipelines(pipelines: &Pipelines, tolerance: f64) -> Vec<Pipeline> {
     believed
 }
 
-/// Returns the task number of each label, and the pairs of task numbers that are pipelines. All
-/// tasks outside pipelines have number 0.
+/// Returns the task number of each label, and the pairs of task numbers that are pipelines. Both
+/// are empty without pipelines. All tasks outside pipelines have number 0.
 fn number_tasks(pipelines: &[Pipeline], labels: &Labels) -> (Vec<u32>, FxHashSet<(u32, u32)>) {
     if pipelines.is_empty() {
         return (Vec::new(), FxHashSet::default());

@@ -1,10 +1,10 @@
 //! Computes the answers for a trace whose timestamps have error bounds. An order within these
 //! bounds contradicts no hypothesis.
 //!
-//! Two timestamps of one clock may have been taken in either order if they are equal or
+//! Two timestamps of one coarse clock may have been taken in either order if they are equal or
 //! neighbouring multiples of its resolution. Timestamps of two clocks may also be off by the errors
-//! of both. Between islands, which nothing ties together, no order is known. The tolerance
-//! therefore differs from pair to pair. A running set cannot represent this, so all pairs of
+//! of both. Between islands, which nothing ties together, no order is known. The tolerance may
+//! therefore differ from pair to pair. A running set cannot represent this, so all pairs of
 //! instances are compared, in traces of at most `PAIRWISE_MAX` segments. Two orders are certain
 //! without clocks: a segment starts before it ends, and the segments of a thread follow each other.
 

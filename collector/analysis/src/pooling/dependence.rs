@@ -7,7 +7,7 @@ use crate::statistics::student_two_sided;
 
 /// Maximum lag, in steps, of the autocorrelation of a process's use.
 const STEPS_ALIKE_MAX: usize = 512;
-/// Probability of finding any dependence among independent processes, over all pairs and shifts.
+/// Maximum probability of finding a dependence if there is none, over all pairs and shifts.
 const ALPHA: f64 = 0.01;
 /// Correlation that the test must be able to detect. Otherwise, finding no dependence is no
 /// evidence of independence.
@@ -161,7 +161,7 @@ impl Ranks {
         };
         let chance = 2.0 / (order.len().max(1) as f64).sqrt();
         let steps = STEPS_ALIKE_MAX.min(order.len() / 4) as i64;
-        // An autocorrelation that may be chance is noise, and so are those of larger lags.
+        // An autocorrelation that may be chance counts as noise, and so do those of larger lags.
         found.own = (1..=steps)
             .map(|shift| found.correlation(&found, shift).0)
             .take_while(|own| *own > chance)

@@ -5,7 +5,7 @@ use super::percentile_of;
 /// Number of steps from the first to the last bin of the widest input distribution.
 const PLACES: usize = 512;
 /// Tail probability beyond which values are moved to the edge of the bins. For percentiles of the
-/// sum up to the 99th, the exact position of such a value does not matter.
+/// sum up to the 99th, the exact position of such a value hardly matters.
 const FAR: f64 = 0.0005;
 
 /// A distribution over bins of equal width.
@@ -27,7 +27,7 @@ impl SumOf {
             .iter()
             .map(|(least, most)| most - least)
             .fold(0.0, f64::max);
-        // If no value varies, each distribution has one bin.
+        // If every distribution's two ends are equal, each has one bin.
         let step = match widest > 0.0 {
             true => widest / PLACES as f64,
             false => 1.0,
@@ -61,8 +61,9 @@ impl SumOf {
     }
 }
 
-/// Returns the share of the values in each bin. A value between two bins is split between them by
-/// its distance to each, which preserves the mean. A value past the last bin belongs to that bin.
+/// Returns the share of the values in each bin. Values beyond `least` or `most` move there first. A
+/// value between two bins is split between them by its distance to each, which preserves its mean.
+/// A value past the last bin belongs to that bin.
 fn weights_of(values: &[f64], (least, most): (f64, f64), step: f64) -> Vec<f64> {
     let places = ((most - least) / step).round() as usize;
     let each = 1.0 / values.len() as f64;
