@@ -40,8 +40,8 @@ impl SegmentLabel {
     }
 
     /// Returns the operation that the segment belongs to: the last component of the task's path,
-    /// without its number. For example, `web:GET /home > store:read#3` belongs to `store:read`.
-    /// Escapes of the path are undone. A task without ` > `, as in event logs, has one component.
+    /// without a number at its end. For example, `web:GET /home > store:read#3` belongs to
+    /// `store:read`. Escapes of the path are undone. A task without ` > ` has one component.
     pub fn operation(&self) -> String {
         let component = task_path::last_component(&self.task);
         task_path::unescape(task_path::unnumbered(component)).into_owned()

@@ -1,7 +1,7 @@
 //! Replaces ids in names, so that names that differ only in ids become equal.
 //!
 //! A service should have few span names, but some services put ids into them (`GET /users/4711`).
-//! Segments of different traces are matched by name, so ids would hide every relation. The rule:
+//! Segments of different traces are matched by name, so ids would hide their relations. The rule:
 //!
 //! 1. A *word* is a run of letters, digits, `-` and `_`; everything else separates words.
 //! 2. A word becomes `*` if it is all ASCII digits, a hexadecimal id, or a UUID. A hexadecimal id

@@ -30,8 +30,8 @@ use sum::SumOf;
 pub struct ProcessUse {
     /// Name of the process, for display.
     pub process: String,
-    /// Samples: time in nanoseconds since the Unix epoch, and use in any unit. They are equally
-    /// spaced in time except for gaps, and their order in the list is arbitrary.
+    /// Samples: time in nanoseconds since the Unix epoch, and use in any unit. Their times should
+    /// be about equally spaced except for gaps; their order in the list is arbitrary.
     pub samples: Vec<(i64, f64)>,
 }
 
@@ -105,7 +105,7 @@ pub enum PoolRefusal {
 pub struct PooledDemand {
     /// Total number of samples of all processes.
     pub samples: usize,
-    /// Median interval between consecutive samples of a process, in ns.
+    /// Median interval between consecutive samples of a process, in ns; 1 if there is none.
     pub step_ns: i64,
     /// Number of samples that are missing between others, over all processes.
     pub gaps: u64,

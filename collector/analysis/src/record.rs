@@ -157,7 +157,7 @@ pub struct EventRecord {
     pub host: Arc<str>,
     /// Time of the event, nanoseconds since the Unix epoch.
     pub ts_ns: i64,
-    /// Order of arrival inside its trace.
+    /// Number in order of arrival, within the trace or one upload. Events may share a number.
     pub seq: u32,
     /// Name of the event.
     pub event: Arc<str>,
@@ -195,7 +195,8 @@ pub struct AttributeRecord {
     pub owner: RecordOwner,
     /// The attribute's name.
     pub key: Arc<str>,
-    /// Value as text: numbers as written, booleans as `true` and `false`.
+    /// Value as text: the contents of a string, or the JSON of another value. If the reader
+    /// requested JSON, strings are JSON, too.
     pub value: Arc<str>,
 }
 

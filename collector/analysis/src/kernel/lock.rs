@@ -15,7 +15,7 @@ pub(super) struct Releases {
     all: Vec<Release>,
     /// Releases that markers report, by process and by the lock's number in the markers.
     by_marker: FxHashMap<(u32, u64), Vec<usize>>,
-    /// Releases that woke a thread, by that thread, each with the address of its futex.
+    /// Releases that woke a thread, by that thread, each with the futex address of the wake call.
     by_woken: FxHashMap<u32, Vec<(u64, usize)>>,
     /// Releases by futex calls that wake waiters, by process and futex address.
     by_call: FxHashMap<(u32, u64), Vec<usize>>,

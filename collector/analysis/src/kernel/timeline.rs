@@ -198,8 +198,7 @@ pub struct WorkInterval {
     /// End, or the time from which a loss of events hid the thread's owner; `None` if the work did
     /// not end within the window.
     pub end_ns: Option<u64>,
-    /// True if the work may have begun before `start_ns`: before the window, or during a loss of
-    /// events or before.
+    /// True if the work may have begun before `start_ns`: before the window or a loss of events.
     pub is_carried: bool,
 }
 

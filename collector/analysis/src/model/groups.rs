@@ -6,10 +6,10 @@
 //! before A ends. These labels form a prefix of the trace. Each prefix is kept as a bitset. A
 //! branch-free binary search finds A's prefix, whose words are A's row. Nothing has to be sorted.
 //!
-//! *Other counts.* All traces of a group contain all of the set's labels. For two segments in a
-//! known order, either each starts before the other ends, so that they overlap, or exactly one
-//! does. So overlaps(A, B) = contradictions(A, B) + contradictions(B, A) − traces, and a group
-//! counts one kind of answer instead of three.
+//! *Other counts.* All traces of a group contain all of the set's labels. In each, two segments
+//! either overlap (each starts before the other ends) or have a known order (exactly one does). So
+//! overlaps(A, B) = contradictions(A, B) + contradictions(B, A) − traces, and a group counts one
+//! kind of answer instead of three.
 //!
 //! *Counting* is vertical, as [`counts`](super::counts) explains, but for all rows of the set at
 //! once. The bits of weight 2ⁱ of all counters are adjacent, so that an adder is one pass over an
