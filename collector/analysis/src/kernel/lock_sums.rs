@@ -43,7 +43,7 @@ impl fmt::Display for LockKey {
 pub struct WaitSum {
     /// Number of waits.
     pub waits: u64,
-    /// Total time of the waits, ns.
+    /// Total time of the waits, or of a holder's shares of them, ns.
     pub total_ns: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Fast path of counting, for requests of one timestamp tolerance in which every label occurs once
-//! and whose set of labels recurs. Typical requests of a service are of this kind.
+//! Fast path of counting, for requests with one tolerance for all timestamps, in which every label
+//! occurs once and whose set of labels recurs. Typical requests of a service are of this kind.
 //! [`contradictions`](super::contradictions) counts the others.
 //!
 //! *Contradictions.* Segments are in order of start. A→B is contradicted for every B that starts
