@@ -41,7 +41,7 @@ impl TraceRecords {
         })
     }
 
-    /// Returns the operation of the request's root; `None` for a fragment or an event log.
+    /// Returns the operation of the request's root; `None` without a root.
     pub fn root_operation(&self) -> Option<String> {
         self.root().map(SpanRecord::operation)
     }

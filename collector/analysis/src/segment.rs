@@ -1,16 +1,16 @@
 //! Cuts a trace into segments (The Mystery Machine, §4.1).
 //!
 //! [`from_events`] cuts event logs between consecutive events of a task. [`from_spans`] cuts spans
-//! where their own work stops and starts. A trace with both gets the segments of both.
+//! at their events, and where their own work stops and starts. A trace with both gets the segments
+//! of both.
 //!
-//! **The answer.** A request ends when its caller has the answer, at the end of its root span (of
-//! several roots, the one that ends last). Latency is measured up to the answer. Work that ends
-//! later continues *after the answer*. The time of the answer is unknown without a root, as in an
-//! event log, or if recording ended before a root did; then the request ends with its last event. A
-//! segment that ends after the root by no more than the error of their clocks counts as ended by
-//! the answer, and its times are moved to the answer. For pairs of segments, the model still uses
-//! the recorded times if the two clocks differ. The recorded order of two instants on one clock is
-//! more certain than their order after both were moved.
+//! **The answer.** The caller has the answer at the end of the root span (of several roots, the one
+//! that ends last). Latency is measured up to the answer. Work that ends later continues *after the
+//! answer*. The time of the answer is unknown without a root, as in an event log, or if the end of
+//! a root was not recorded; then the last event of the request counts as the answer. If a segment
+//! ends after the answer by no more than the errors of the two clocks, its times after the answer
+//! are moved to it. For pairs of segments, the model still uses the recorded times. The recorded
+//! order of two instants on one clock is more certain than their order after both were moved.
 
 mod elements;
 pub mod from_events;
@@ -162,8 +162,8 @@ pub struct SegmentedTrace {
     pub name: Option<Arc<str>>,
     /// Time of the first event of the request, nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// Instant at which the request's caller had the answer, nanoseconds since the Unix epoch. It
-    /// ends the latency and lies between `start_ns` and `end_ns`.
+    /// Instant at which the request's caller had the answer, nanoseconds since the Unix epoch;
+    /// `end_ns` if it is unknown. It ends the latency and is never before `start_ns`.
     pub answer_ns: i64,
     /// Time of the last event of the request, nanoseconds since the Unix epoch: the answer, or the
     /// end of work after it.
@@ -172,7 +172,7 @@ pub struct SegmentedTrace {
     pub segments: Vec<Segment>,
     /// Error bounds of each clock's timestamps. Clocks that are not listed are exact.
     pub clocks: Vec<ClockBounds>,
-    /// Recorded instants of the timestamps that were moved to an instant of another clock, within
+    /// Recorded instants of timestamps that were moved to an instant of another clock, within
     /// the clocks' errors. The last entries of `clocks` have the bounds of the moved timestamps, in
     /// the same order. A moved timestamp may be off by the errors of both clocks.
     pub moved: Vec<(i64, ClockId)>,
@@ -229,7 +229,7 @@ impl SegmentedTrace {
         sort(&mut self.segments);
     }
 
-    /// Reports whether all timestamps are exact.
+    /// Reports whether all listed clocks are exact, and on island 0.
     pub fn is_exact(&self) -> bool {
         self.clocks
             .iter()
@@ -425,8 +425,8 @@ impl Segmenter {
     }
 }
 
-/// Returns the interval from a request's first event to its last, after timestamps were moved
-/// within the clocks' errors.
+/// Returns the interval from a request's first event to its last, which is moved to the answer if
+/// it is not certainly later; (0, 0) without records.
 fn whole_interval(records: &TraceRecords, pieces: &Pieces<'_>) -> (i64, i64) {
     let end_ns = |at_ns: i64, host: &Arc<str>| pieces.by_answer((at_ns, pieces.clock(host))).0;
     let of_events = records

@@ -2,7 +2,7 @@
 //! slack of the key's next request. A key is a value of one attribute, such as a user's id.
 //!
 //! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2. A component's slack in a request
-//! is the least slack of its segments: each of them may be late by that much.
+//! is the least slack of its segments before the answer: any one may be late by that much.
 
 use rustc_hash::FxHashMap;
 use stroboscope_tradeoff::{KEYS_MAX, SLACK_COMPONENTS_MAX, SlackModel};
@@ -110,7 +110,7 @@ impl Components {
         &self.left_out
     }
 
-    /// Iterates over the components that have no segment in the model.
+    /// Iterates over the components that no segment belongs to.
     pub fn unknown(&self) -> impl Iterator<Item = &str> {
         let is_known = |place: usize| self.of_segment.iter().flatten().any(|of| *of == place);
         let names = self.names.iter().enumerate();
@@ -154,7 +154,7 @@ pub struct ComponentSlack {
     pub slack: Distribution,
     /// Threshold above which the component has slack, in nanoseconds.
     pub threshold_ns: u64,
-    /// Quality of predicting each request from the previous request of its key.
+    /// Quality of predicting the slack from its previous value for the key.
     pub quality: PredictionQuality,
 }
 

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub struct ServerTime {
     /// Total duration of the request's server segments before the answer.
     pub server_ns: u64,
-    /// Slack of the last of these segments to end, which sends the last data item.
+    /// Slack of the last of these segments to end, taken as the sender of the last data item.
     pub slack_ns: u64,
     /// Latency of the request.
     pub latency_ns: u64,

@@ -170,7 +170,7 @@ pub(crate) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
 }
 
 /// Evaluates the continued fraction by Lentz's method. The number of steps grows at most like
-/// √max(a, b); the maximum only guards against NaN.
+/// √max(a, b); `STEPS_MAX` also ends the loop for NaN.
 fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     const STEPS_MAX: usize = 20_000;
     let away_from_zero = |v: f64| if v.abs() < 1e-300 { 1e-300 } else { v };

@@ -189,7 +189,7 @@ impl StructuralChange {
     }
 }
 
-/// Selects the significant differences, of which on average at most the fraction `most` is chance.
+/// Selects the significant differences. On average, at most the fraction `most` of them is chance.
 /// Returns them, the largest `at_least` first and then by p-value, and the number of the others.
 fn certain<T>(all: Vec<T>, evidence: impl Fn(&T) -> ChangeEvidence, most: f64) -> (Vec<T>, usize) {
     let count = all.len();

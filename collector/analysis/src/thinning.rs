@@ -9,7 +9,7 @@
 //! is random.
 //!
 //! The hash must be independent of how the random bits of the trace id compare with samplers'
-//! thresholds. Otherwise the requests that such a sampler kept would be kept again with another
+//! thresholds. Otherwise the requests that a sampler kept would be kept again with another
 //! probability.
 //!
 //! The new weight is written as a threshold (see [`sampling`](crate::sampling)) into the

@@ -5,7 +5,7 @@ use crate::record::{RecordOwner, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Elements by the span or event that concerns them, and a number for each element.
+/// Elements by the span or event that concerns them, and the numbers assigned to elements so far.
 #[derive(Default)]
 pub(super) struct Elements<'a> {
     of: FxHashMap<RecordOwner, &'a Arc<str>>,
@@ -48,10 +48,11 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// Returns the element that a segment between two events processes. Each event is given by its name
-/// and element. The result is the first event's element, if the second event has an equal element
-/// or none. If both events have elements and these differ, the result is the second event's element
-/// for two events of the same name, which log completed work. In all other cases, it is `None`.
+/// Returns the element that a segment between two events, or two boundaries of a span, processes.
+/// Both are given by their names and elements. The result is the first one's element, if the second
+/// one has an equal element or none. If both have elements and these differ, the result is the
+/// second one's element if their names are equal, as for two events that log completed work. In all
+/// other cases, it is `None`.
 pub(super) fn between<N: PartialEq, E: PartialEq>(
     (name, element): (&N, Option<E>),
     (next_name, next): (&N, Option<E>),

@@ -4,12 +4,12 @@
 //! Events of a task on one host are ordered by time, and by order of arrival if times are equal. If
 //! some of them arrived in an order that contradicts the host's clock, the order of arrival is
 //! meaningless, and names order events of equal time instead. Between hosts with inexact clocks,
-//! the order of arrival decides, unless timestamps contradict it by more than their error bounds;
-//! only the contradicted events change places. Two events at the same instant make a segment of
-//! length zero, so that the same log always has the same segments. A task with one event has no
-//! segment. Events that are equal in everything, including the order of arrival, count once. Apart
-//! from trailing elements, names are used unchanged, because event logs are expected to have few of
-//! them.
+//! the order of arrival decides, unless timestamps contradict it by more than their error bounds.
+//! The events of a task on more than 64 hosts are only ordered by time, then by arrival. Two
+//! consecutive events at the same instant make a segment of length zero, so that the same log
+//! always has the same segments. A task with one event has no segment. Events that are equal in
+//! everything, including the order of arrival, count once. Apart from trailing elements, names are
+//! used unchanged, because event logs are expected to have few of them.
 //!
 //! **Elements.** A segment works on the data element of its first event, if its second event has an
 //! equal element or none. Two events of the same name, such as `sent` to `sent`, log completed
@@ -140,7 +140,7 @@ fn split_trailing(name: &Arc<str>) -> SplitName {
 /// certainly contradict the arrival. Each next event is the first to arrive among the events that
 /// no other event certainly precedes. Events of one host stay in the order of its clock. If some of
 /// them arrived in an order that contradicts this clock, names order the host's events of equal
-/// time.
+/// time. Does nothing on more than [`HOSTS_MERGED_MAX`] hosts.
 fn take_order_of_arrival(task: &mut [&EventRecord], pieces: &Pieces<'_>) {
     let mut by_host: Vec<(ClockId, Vec<&EventRecord>)> = Vec::new();
     for &event in task.iter().rev() {

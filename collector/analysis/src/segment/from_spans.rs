@@ -53,7 +53,7 @@ pub(super) struct SpanCutter {
     tree: SpanTree,
     /// Component of each span, as it appears in paths and boundaries, by the span's number.
     components: Vec<ComponentId>,
-    /// Number of siblings with each component, and how many of them have been numbered.
+    /// Number of siblings with each component, and how many of them have been visited.
     siblings: Vec<(u32, u32)>,
     pending: Vec<PendingSpan>,
     boundaries: Vec<Boundary>,
@@ -83,8 +83,8 @@ struct Boundary {
     element: ElementId,
     /// True if the span waits for children from here to the next boundary.
     waits_after: bool,
-    /// True if a child's edge counts as being here, at its parent's edge, only because of the
-    /// clocks' errors.
+    /// True if a child's edge counts as being here, at its parent's edge, but may lie elsewhere
+    /// because of the clocks' errors.
     is_moved: bool,
 }
 
@@ -377,9 +377,9 @@ impl SpanCutter {
 
     /// Finds the intervals in which the span waits for children, clipped to the span. Children that
     /// overlap, or follow each other without a gap, share an interval. Children that certainly lie
-    /// outside the span are ignored. So are children that certainly only touch its edge, if child
-    /// and span take time. A child that lies outside by no more than the two clocks may be off is
-    /// moved to the span's edge. A detached child adds at most an event at its start.
+    /// outside the span are ignored. So are children on the span's clock that only touch its edge,
+    /// if child and span take time. A child that lies outside by no more than the two clocks may be
+    /// off is moved to the span's edge. A detached child adds at most an event at its start.
     fn find_stretches(
         &mut self,
         records: &[SpanRecord],

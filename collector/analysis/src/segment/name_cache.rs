@@ -26,7 +26,7 @@ const CACHE_BYTES_MAX: usize = 32 << 20;
 const ENTRY_BYTES: usize = 96;
 
 /// Number of a component. A component is `service:name`, followed by `#` and a number (or `#*`) if
-/// siblings share the name.
+/// the span is numbered among its siblings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ComponentId(u32);
 

@@ -1,9 +1,9 @@
 //! Maps segments to their spans, to draw them next to the spans' names.
 //!
-//! A segment's label has its task, and nearly every span has a task of its own. Siblings past
+//! A segment's label has its task, and most spans have a task of their own. Siblings past
 //! [`NUMBERED_SIBLINGS_MAX`](super::from_spans::NUMBERED_SIBLINGS_MAX), siblings with data
-//! elements, and very deep spans share a task. Among these, the times decide, because a segment
-//! lies within its span.
+//! elements, very deep spans, and spans below any of these may share a task. Among them, the times
+//! decide, because a segment lies within its span, apart from clock errors.
 
 use super::Segment;
 use crate::label::Labels;

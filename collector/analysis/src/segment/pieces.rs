@@ -1,4 +1,4 @@
-//! Accumulates the segments of a trace. Cutting spans and cutting event logs both use it.
+//! Accumulates the segments that the cutters of spans and of event logs make of a trace.
 
 use super::elements::Elements;
 use super::{ClockBounds, ClockId, ElementId, Segment, ThreadStep};
@@ -19,8 +19,8 @@ pub(super) struct Pieces<'a> {
     pub(super) elements: Elements<'a>,
     /// Instant at which the request's caller had the answer; `None` if it is unknown.
     pub(super) answer: Option<Instant>,
-    /// Recorded instants of the moved timestamps. Each has a clock of its own, numbered after the
-    /// clocks of the hosts.
+    /// Error bounds and recorded instants of moved timestamps. Each entry has a clock of its own,
+    /// numbered after the clocks of the hosts.
     pub(super) moved: RefCell<Vec<(ClockBounds, Instant)>>,
     pub(super) segments: Vec<Segment>,
     pub(super) refused: u32,

@@ -1,4 +1,4 @@
-//! Forest of a trace's spans. Every kept span is in it exactly once, whatever the records contain.
+//! Forest of a trace's spans. It has exactly one span of each id, whatever the records contain.
 
 use crate::diagnostic::Diagnostic;
 use crate::record::{PointEvent, SpanRecord};
@@ -56,9 +56,9 @@ impl SpanNumbers {
     }
 }
 
-/// A forest of the kept spans. Spans are numbered in the order of (start, longest first, names,
-/// id). The result therefore does not depend on the order of arrival, and every list of children is
-/// in order of start. Reusing a forest between traces saves allocations.
+/// A forest with one span of each id. Spans are numbered in the order of (start, longest first,
+/// names, id). The result therefore does not depend on the order of arrival, and every list of
+/// children is in order of start. Reusing a forest between traces saves allocations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpanTree {
     /// Index of each span in the records, by the span's number.

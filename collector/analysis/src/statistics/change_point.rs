@@ -10,9 +10,9 @@
 //! Shuffling whole blocks yields the probability of so large a statistic without a change. Values
 //! of one burst resemble each other, so shuffling single values would mistake a few unusual bursts
 //! for a change. Neighbouring blocks may also resemble each other, because load drifts. So the
-//! statistic is divided by a variance ratio: the variance of sums of neighbouring blocks, relative
-//! to that of independent blocks, estimated from the residuals on both sides. Shuffled series have
-//! their own ratios.
+//! statistic's square is divided by a variance ratio: the variance of sums of neighbouring blocks,
+//! relative to that of independent blocks, estimated from the residuals on both sides. Shuffled
+//! series have their own ratios.
 //!
 //! For values of 0 or 1, such as outcomes of requests, the statistic is the likelihood ratio of two
 //! shares against one. Often the share on one side is 0, where a standardised difference and the
@@ -48,9 +48,9 @@ pub enum Scores {
 /// Neighbouring values of a series, given by their number and the sum of their scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Block {
-    /// Number of values; at least 1.
+    /// Number of values, or the sum of their weights; at least 1.
     pub values: f64,
-    /// Sum of the scores of the values.
+    /// Sum of the scores of the values, weighted likewise.
     pub scores: f64,
 }
 
@@ -115,8 +115,8 @@ impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
         changes.max_by(|a, b| a.at.cmp(&b.at).then(b.p_value.total_cmp(&a.p_value)))
     }
 
-    /// Returns the last change in `part` that matters. Reference values begin at block `from`, also
-    /// beyond changes that do not matter.
+    /// Returns the last change in `part` that matters. Its reference values begin at block `from`,
+    /// or at an earlier change that matters.
     fn last_within(
         &self,
         blocks: &[Block],
@@ -189,8 +189,8 @@ fn sum(blocks: &[Block]) -> Block {
     })
 }
 
-/// Returns the first place with the largest statistic, and its value; `None` if no place differs.
-/// For ranks, it is the square, without a factor that all orders of the same blocks share.
+/// Returns the first place with the largest statistic, and the statistic; `None` if no place
+/// differs. For ranks, returns its square, without a factor that all orders of the blocks share.
 fn largest(blocks: &[Block], scores: Scores) -> Option<(usize, f64)> {
     let statistic = match scores {
         Scores::Ranks => standardised_square,

@@ -25,8 +25,8 @@ pub enum BandwidthRule {
     Diffusion,
     /// Silverman's rule of thumb.
     Silverman,
-    /// Minimum bandwidth that the grid can represent. It is used if the other rule yields less, for
-    /// example because nearly all values are equal.
+    /// Minimum bandwidth that the grid can represent. It is used if the chosen rule yields less,
+    /// for example because nearly all values are equal.
     Grid,
 }
 
@@ -159,10 +159,10 @@ fn silverman(values: &[(f64, u64)], count: u64, size: u64) -> f64 {
     0.9 * (squares.sum::<f64>() / n).sqrt() * (size as f64).powf(-0.2)
 }
 
-/// Returns the square of the ratio of the bandwidth to the range: the smallest root of the equation
-/// of Botev, Grotowski and Kroese. Returns `None` without a root, or for fewer than three different
-/// values. Equal values count once, as in their program. Otherwise, values that a clock's
-/// resolution makes equal would make the bandwidth vanish.
+/// Returns the square of the ratio of the bandwidth to the range: the smallest root found of the
+/// equation of Botev, Grotowski and Kroese. Returns `None` if none is found, or for fewer than
+/// three different values. The number of values counts equal ones once, as in their program.
+/// Otherwise, values that a clock's resolution makes equal would make the bandwidth vanish.
 fn diffusion_time(masses: &[f64], different: usize) -> Option<f64> {
     if different < 3 {
         return None;

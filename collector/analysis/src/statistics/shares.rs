@@ -51,8 +51,8 @@ pub fn differ_by_at_least(one: Share, other: Share) -> f64 {
     (high.value() - low.value() - below.hypot(above)).max(0.0)
 }
 
-/// Reports whether Fisher's test can find a difference. It cannot if a sample is empty, or if no
-/// member or every member has the property: every split then gives p = 1.
+/// Reports whether Fisher's test may find a difference. It cannot if a sample is empty, or if no
+/// member or every member has the property: the p-value is then 1.
 pub fn is_testable(one: Share, other: Share) -> bool {
     let (parts, of) = (
         one.part.min(one.of) + other.part.min(other.of),
@@ -102,7 +102,7 @@ pub fn fisher_two_sided(one: Share, other: Share) -> f64 {
 }
 
 /// Returns the least number in `from..=to` for which `holds` is true; `None` if there is none. The
-/// condition must also hold for all numbers after it.
+/// condition must also hold for all numbers after that one.
 fn first(mut from: u64, to: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     let mut above = to + 1;
     while from < above {

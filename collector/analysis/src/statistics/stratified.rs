@@ -14,7 +14,7 @@ pub struct RankStratum {
     /// Twice the joint rank of each member, which is a whole number even for ties. Tied members
     /// share the mean of their ranks.
     pub doubled_ranks: Vec<u32>,
-    /// Number of members that are in the later sample.
+    /// Number of members in the later sample, or in the earlier one if its ranks are summed.
     pub later: usize,
 }
 
@@ -22,7 +22,7 @@ pub struct RankStratum {
 /// the exact distribution is not computed.
 const STEPS_MAX: usize = 8_000_000;
 
-/// Returns the two-sided probability that the later sample's rank sum lies at least as far from its
+/// Returns the two-sided probability that the rank sum of one sample lies at least as far from its
 /// mean as the observed sum. `doubled_sum` is twice the observed sum. Returns `None` if counting
 /// all choices would take too long.
 pub fn rank_sum_two_sided(strata: &[RankStratum], doubled_sum: u64) -> Option<f64> {
@@ -117,8 +117,8 @@ pub fn shares_two_sided(strata: &[ShareStratum], seen: u64) -> Option<f64> {
 }
 
 /// Returns the two-sided mid-p-value of `seen` later members with the property. It is the
-/// probability of a number that is farther from its mean, plus half of that of an equally far one.
-/// Unlike a p-value, it is 0.5 on average even if few members have the property.
+/// probability of a number farther from the mean than `seen`, plus half of the probability of an
+/// equally far one. Unlike a p-value, it is 0.5 on average even if few members have the property.
 pub(crate) fn share_mid_two_sided(stratum: ShareStratum, seen: u64) -> f64 {
     let mean = stratum.with as f64 * stratum.later as f64 / stratum.of as f64;
     let off = |with: u64| (with as f64 - mean).abs();
@@ -220,7 +220,7 @@ impl Ends {
     }
 }
 
-/// Returns the distribution of the sum of two independent whole numbers; empty if one has no
+/// Returns the distribution of the sum of two independent whole numbers; empty if neither has
 /// values.
 fn convolved(a: &[f64], b: &[f64]) -> Vec<f64> {
     let mut sums = vec![0.0; (a.len() + b.len()).saturating_sub(1)];

@@ -51,16 +51,16 @@ pub struct TradeoffInstance {
     pub items: u64,
     /// Number of items left out.
     pub omitted: u64,
-    /// Number of items left out, by class.
+    /// Numbers of items left out, by the text of the first feature, as far as recorded.
     pub omitted_by: Vec<(Arc<str>, u64)>,
-    /// Requests per second at the point, as last measured before the decision; 0 if the point
-    /// measured nothing, as without a policy and without exploration.
+    /// Requests per second at the point, as last measured before the event; 0 if the point measured
+    /// nothing, as without a policy and without exploration.
     pub requests_per_second: f64,
     /// Version of the policy in use; 0 if there was no policy, or if the tradeoff was forced.
     pub policy: u64,
     /// True if the request's baggage asked for exploration; false if the tradeoff was forced.
     pub is_explored: bool,
-    /// True if a model chose the items to leave out.
+    /// False if the tradeoff was forced, or if random choice of the omitted items was explored.
     pub is_by_model: bool,
     /// Cause of a forced tradeoff; empty otherwise.
     pub cause: Arc<str>,
@@ -86,7 +86,7 @@ pub enum FeatureValue {
     Text(Arc<str>),
 }
 
-/// Worth of the recorded items of one whole answer, in the order in which they were recorded.
+/// Worth of the recorded items of one whole answer. Items of one span are in order of recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// Id of the request.

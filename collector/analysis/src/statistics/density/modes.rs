@@ -14,7 +14,7 @@ pub struct Mode {
     /// Rise of the maximum above the higher of the valleys that separate it from higher densities,
     /// in standard errors. The highest maximum rises from 0.
     pub prominence: f64,
-    /// Fraction of all values between the valleys on both sides.
+    /// Fraction of all values between the valleys to the neighbouring modes, or the grid's ends.
     pub share: f64,
 }
 
