@@ -14,9 +14,9 @@ use crate::name_rule::normalise;
 use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 use std::borrow::Cow;
 
-/// Name for fragments, which have no root, in lists of operations.
+/// Name of the root operation for fragments, which have no root.
 pub const NO_ROOT: &str = "(no root)";
-/// Name for requests of event logs, which have no root, in lists of operations.
+/// Name of the root operation for requests of event logs, which have no root.
 pub const EVENT_LOG: &str = "(event log)";
 
 impl SpanRecord {

@@ -60,9 +60,9 @@ const FRACTION_BITS: u32 = 16;
 /// [`THRESHOLD`].
 pub(crate) const VENDOR: &str = "ot";
 pub(crate) const THRESHOLD: &str = "th";
-/// Our key in `tracestate`. Our samplers for OpenTelemetry's SDKs write the mask of the burst in
-/// which the request began, under the key [`BURST`], as 1 to 16 hex digits. The store writes the
-/// threshold of thinning under the key [`THIN`].
+/// Our key in `tracestate`. Our samplers for OpenTelemetry's SDKs write the burst-config in whose
+/// burst the request began, under the key [`BURST`], as bits in 1 to 16 hex digits. The store
+/// writes the threshold of thinning under the key [`THIN`].
 pub(crate) const OWN: &str = "stroboscope";
 const BURST: &str = "burst";
 pub(crate) const THIN: &str = "thin";
@@ -238,7 +238,7 @@ fn thinning_threshold(tracestate: &str) -> Option<u64> {
     of_digits(stated(tracestate, OWN, THIN)?)
 }
 
-/// Parses a threshold from its leading hex digits.
+/// Parses a threshold whose trailing zeros may be omitted; `None` if it is malformed.
 fn of_digits(digits: &str) -> Option<u64> {
     Some(hex(digits, DIGITS_MAX)? << (4 * (DIGITS_MAX - digits.len())))
 }

@@ -150,7 +150,7 @@ pub struct SlackByKey {
 pub struct ComponentSlack {
     /// Name of the component.
     pub component: String,
-    /// Slack of the component in all requests in which it has segments before the answer.
+    /// Slack of the component in the observed requests in which it has segments before the answer.
     pub slack: Distribution,
     /// Threshold above which the component has slack, in nanoseconds.
     pub threshold_ns: u64,

@@ -92,7 +92,7 @@ impl SlackBucket {
     }
 
     /// Returns Pearson's correlation of server time and latency; `None` if server time or latency
-    /// does not vary.
+    /// varies by less than about a millionth.
     pub fn correlation(&self) -> Option<f64> {
         if self.requests < 2 {
             return None;
@@ -105,7 +105,7 @@ impl SlackBucket {
             deviation(self.xx, self.x, self.x),
             deviation(self.yy, self.y, self.y),
         );
-        // Rounding leaves a small residue for equal values, which does not count as variance.
+        // Rounding leaves a small residue for equal values, so a tiny variance does not count.
         let varies = |deviation: f64, squares: u128| deviation > squares as f64 / n * 1e-12;
         let defined = varies(xx, self.xx) && varies(yy, self.yy);
         defined.then(|| (deviation(self.xy, self.x, self.y) / (xx * yy).sqrt()).clamp(-1.0, 1.0))

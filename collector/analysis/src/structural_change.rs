@@ -112,9 +112,9 @@ pub struct ByChance {
 type RelationSupport = BTreeMap<RelationName, Support>;
 
 impl StructuralChange {
-    /// Compares the relations that the models of two ranges believe at this tolerance. On average,
-    /// at most the fraction `false_discoveries` of the listed changes is chance; 1 lists all
-    /// differences.
+    /// Compares the segments of two ranges, and the relations that their models believe at this
+    /// tolerance. On average, at most the fraction `false_discoveries` of the listed changes is
+    /// chance; 1 lists all differences that both ranges test.
     ///
     /// A relation with no counterexample in one range and three in the other has not necessarily
     /// changed: few requests easily miss rare counterexamples. So each relation that both ranges

@@ -3,10 +3,10 @@
 //!
 //! A request stays unchanged if a span of it failed, if its root took long, if it has no root, if
 //! it is not whole within the hour that is thinned, or if it was thinned before. Any other request
-//! is kept with a fixed probability, the ratio, by a hash of its trace id. A kept request
-//! represents as many requests as before, divided by the ratio. Sums of weights are therefore
-//! unbiased: the requests that stay unchanged were certain to stay, and of the others only the hash
-//! is random.
+//! that the store reads whole is kept with a fixed probability, the ratio, by a hash of its trace
+//! id. A kept request represents as many requests as before, divided by the ratio. Sums of weights
+//! are therefore unbiased: the requests that stay unchanged were certain to stay, and only the hash
+//! decides about the others.
 //!
 //! The hash must be independent of how the random bits of the trace id compare with samplers'
 //! thresholds. Otherwise the requests that a sampler kept would be kept again with another
@@ -27,8 +27,8 @@ use std::ops::Range;
 pub struct ThinningRule {
     /// Threshold of the ratio: requests whose hash is below are dropped.
     rejection: u64,
-    /// Duration of a root span from which on the request stays unchanged, in ns; `None` for no
-    /// limit.
+    /// Duration of a root span from which on the request stays unchanged, in ns; `None` if the
+    /// duration does not matter.
     slow_ns: Option<u64>,
 }
 

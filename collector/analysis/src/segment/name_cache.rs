@@ -19,8 +19,8 @@ pub const NUMBERED_SIBLINGS_MAX: usize = 32;
 /// Maximum depth of the ancestors that a task's path names. Deeper ancestors are left out, because
 /// the paths of a long chain of spans would otherwise have a quadratic total size.
 pub const TASK_DEPTH_MAX: usize = 64;
-/// Approximate size in bytes above which the cache is emptied before the next trace. Only names, or
-/// addresses of names, that rarely repeat can fill the cache.
+/// Approximate size in bytes above which the cache is emptied before the next trace. Usually, only
+/// names, paths, or addresses of names that rarely repeat fill the cache.
 const CACHE_BYTES_MAX: usize = 32 << 20;
 /// Approximate memory of an entry in addition to its text, in bytes.
 const ENTRY_BYTES: usize = 96;

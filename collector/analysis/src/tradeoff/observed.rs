@@ -36,7 +36,7 @@ pub struct TradeoffInstance {
     /// Id of the request.
     pub trace: TraceId,
     /// Start of the component, in nanoseconds since the Unix epoch. The component is the nearest
-    /// server span or local root around the decision, or the outermost span of the process.
+    /// server span or local root around the decision, or the process's outermost recorded span.
     pub start_ns: i64,
     /// Duration of the component, in nanoseconds.
     pub latency_ns: u64,
@@ -58,9 +58,9 @@ pub struct TradeoffInstance {
     pub requests_per_second: f64,
     /// Version of the policy in use; 0 if there was no policy, or if the tradeoff was forced.
     pub policy: u64,
-    /// True if the request's baggage asked for exploration; false if the tradeoff was forced.
+    /// True if the request's baggage asked the point to explore; false if the tradeoff was forced.
     pub is_explored: bool,
-    /// False if the tradeoff was forced, or if random choice of the omitted items was explored.
+    /// True unless the tradeoff was forced, or the request explored a random choice of items.
     pub is_by_model: bool,
     /// Cause of a forced tradeoff; empty otherwise.
     pub cause: Arc<str>,
