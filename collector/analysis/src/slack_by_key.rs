@@ -2,7 +2,7 @@
 //! slack of the key's next request. A key is a value of one attribute, such as a user's id.
 //!
 //! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2. A component's slack in a request
-//! is the least slack of its segments before the answer: any one may be late by that much.
+//! is the least slack of its segments before the answer: any one of them may be late by that much.
 
 use rustc_hash::FxHashMap;
 use stroboscope_tradeoff::{KEYS_MAX, SLACK_COMPONENTS_MAX, SlackModel};

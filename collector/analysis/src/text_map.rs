@@ -27,7 +27,7 @@ impl<const N: usize, V> Default for AddressCache<N, V> {
 
 impl<const N: usize, V> PartialEq for AddressCache<N, V> {
     fn eq(&self, _: &AddressCache<N, V>) -> bool {
-        // A cache holds only values that its owner can find without it.
+        // A cache only saves time: its owner's results do not depend on it.
         true
     }
 }

@@ -19,14 +19,14 @@ impl ThreadStep {
         step: 0,
     };
 
-    /// Returns position `step` in the event log's task with this number.
+    /// Returns position `step` in the event log's task with this number; `NONE` beyond the range.
     pub fn of_task(task: usize, step: usize) -> ThreadStep {
         ThreadStep::new(task, step)
             .filter(|at| at.thread < FIRST_SPAN)
             .unwrap_or(ThreadStep::NONE)
     }
 
-    /// Returns position `step` in the span with this number.
+    /// Returns position `step` in the span with this number; `NONE` beyond the range.
     pub fn of_span(span: usize, step: usize) -> ThreadStep {
         let thread = span.saturating_add(usize::from(FIRST_SPAN));
         ThreadStep::new(thread, step).unwrap_or(ThreadStep::NONE)
