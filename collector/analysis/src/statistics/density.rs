@@ -81,7 +81,7 @@ pub fn density_of_sample(values: &[(u64, u64)], size: u64) -> Option<Density> {
     let extreme = |of: fn(f64, f64) -> f64| values.iter().map(|(at, _)| *at).reduce(of);
     let (least, most) = (extreme(f64::min)?, extreme(f64::max)?);
     let thumb = silverman(&values, count, size);
-    // The margin leaves room for the kernels of the first and the last value.
+    // The margin leaves at least four bandwidths beyond the first and the last value.
     let margin = ((most - least) / 2.0)
         .max(0.5)
         .max(REACH * TOO_WIDE * thumb / 2.0);
