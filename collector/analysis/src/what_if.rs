@@ -2,14 +2,14 @@
 //!
 //! A request is replayed. Each segment starts its wait when the last of its predecessors has ended
 //! in the replay, and then takes its new duration. A segment that only waits does not keep its
-//! length: it ends when the awaited event occurs, see [`WaitModel`]. The tail and other waits keep
-//! their lengths, because the records do not show their reasons. Waits that are part of changed own
-//! time are an exception. If nothing changes, every segment starts and ends at its recorded times,
-//! so the replayed latency equals the recorded one.
+//! length: it ends when the awaited event occurs, see [`WaitModel`]. Waits for unknown events, such
+//! as the time between the last segment and the answer, keep their lengths. Waits that are part of
+//! changed own time are an exception. If nothing changes, the replayed latency equals the recorded
+//! one.
 //!
-//! A segment that first works and then waits shows when its waiting ended, but not when it began.
-//! Its work is at most as long as the shortest time before the awaited event in any request. The
-//! result is therefore a range, see [`ReplayedLatency`].
+//! A segment that first works and then waits shows when its wait ended, but not when the wait
+//! began. The work before the wait is at most as long as the shortest time before the awaited event in any
+//! request. The result is therefore a range, see [`ReplayedLatency`].
 
 mod contention;
 mod ends;
@@ -72,10 +72,10 @@ impl Change {
 /// Latency of a request after a change, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayedLatency {
-    /// Latency if segments that are known to wait did no work before the awaited event.
+    /// Latency if segments did no work before an awaited event where this work is unknown.
     pub latency_ns: u64,
-    /// Latency if segments that are known to wait worked for as long as possible before the awaited
-    /// event.
+    /// Latency if segments worked for as long as possible before an awaited event where this work
+    /// is unknown.
     pub longest_ns: u64,
     /// Least latency that the model allows.
     pub least_ns: u64,
@@ -88,9 +88,10 @@ pub struct ReplayedLatency {
 enum Assumption {
     /// No assumption beyond the relations and waits inferred from requests.
     AsTold,
-    /// Segments that are known to wait worked for as long as possible before the awaited event.
+    /// Segments worked for as long as possible before an awaited event where this is unknown.
     WorkedBefore,
-    /// Segments that always end at the same time after the request's start wait for that time.
+    /// Unchanged segments that always end at nearly the same time after the request's start wait
+    /// for that time.
     WaitsIfUndecided,
     /// Waits in shared queues keep their lengths.
     QueuesKept,
@@ -111,14 +112,14 @@ pub struct WhatIf<'a, F> {
     change: F,
     /// Change of each segment, by segment id; `None` if the segment is unchanged.
     decided: Vec<Option<Change>>,
-    /// Part of each segment's length that is due to the changed load, by segment id; `None` if load
-    /// has no effect on the segment.
+    /// Part of each segment's length that is due to load, by segment id; `None` if the change has
+    /// no known effect on the segment by load.
     loads: Vec<Option<LoadedPart>>,
 }
 
 /// Share (0 to 1) of a segment's length that is due to concurrent visits of other requests to the
-/// operation that the segment belongs to or calls. `factor` is the factor by which the length of
-/// these visits changes.
+/// operation that the segment belongs to or calls. `factor` is the factor by which the total length
+/// of the changed segments changes.
 #[derive(Clone, Copy, Debug)]
 struct LoadedPart {
     share: f64,
@@ -146,8 +147,8 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
     }
 
     /// Returns the request's new latency. [`analyse`](crate::critical_path::analyse) must have
-    /// computed `path` from `trace` and the relations of the [`WaitModel`]. Every call must pass
-    /// the labels that the trace was cut with.
+    /// computed `path` from `trace` and the relations from which the [`WaitModel`] was made. Every
+    /// call must pass the labels that the trace was cut with.
     pub fn replay(
         &mut self,
         trace: &SegmentedTrace,
@@ -218,7 +219,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         }
     }
 
-    /// Determines the changes of labels that were added since the last call.
+    /// Determines the changes of labels added since the last call, and their effect on load.
     fn decide(&mut self, labels: &Labels) {
         let known = self.decided.len();
         if known == labels.len() {
@@ -257,10 +258,10 @@ struct ChangedLengths<'a> {
     waiting: &'a WaitModel,
     decided: &'a [Option<Change>],
     assuming: Assumption,
-    /// Waits of this request in shared queues; empty if it visits none.
+    /// Waits of this request in shared queues; empty if none are known.
     waits: Cow<'a, [QueueWait]>,
-    /// Changed waits of the requests that visit shared queues. They serve to estimate the waits of
-    /// a request that has no entry in `waits`; `None` for other requests.
+    /// Changed waits of other requests, from which the waits of this request are estimated; `None`
+    /// if `waits` has entries, or without changed waits.
     others: Option<&'a ChangedWaits>,
     loads: &'a [Option<LoadedPart>],
 }
@@ -270,7 +271,7 @@ impl ChangedLengths<'_> {
         self.decided.get(id.index()).copied().flatten()
     }
 
-    /// Returns the label of the span's own time to which the wait before this segment belongs;
+    /// Returns the label of the own time to which the wait before this segment belongs;
     /// `None` if it is unknown. See `Waits::leads`.
     fn lead(&self, id: SegmentId) -> Option<SegmentId> {
         self.waiting.own.leads.get(id.index()).copied().flatten()
@@ -352,7 +353,7 @@ impl ChangedLengths<'_> {
 }
 
 /// Returns the request's latency, in nanoseconds, if segments had other durations and all waits
-/// kept their lengths. `duration_ns` returns the new duration of the segment with an index.
+/// kept their lengths. `duration_ns` returns the new duration of the segment with a given index.
 pub fn replay(
     trace: &SegmentedTrace,
     path: &TracePath,

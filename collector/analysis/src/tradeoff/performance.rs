@@ -15,7 +15,7 @@ use crate::statistics::regression::{LinearFit, fit};
 pub struct PerformanceSettings {
     /// Quantile of latency to learn, 0 to 1.
     pub quantile: f64,
-    /// Minimum number of requests with one tradeoff rate at one load.
+    /// Minimum number of requests in a group of similar tradeoff rates and loads.
     pub requests_min: usize,
     /// Maximum relative difference of loads in one group, 0 to 1. A group may always span one
     /// request per second.
@@ -36,15 +36,15 @@ impl Default for PerformanceSettings {
     }
 }
 
-/// Width of a group of tradeoff rates. With few items, not every rate is possible, so similar rates
-/// are grouped.
+/// Tradeoff rates that exceed the lowest rate of a group by less than this belong to the group. A
+/// rate below this counts as near 0.
 const RATE_STEP: f64 = 0.02;
 
 /// Learns the performance model of a point from the requests that explored it.
 ///
 /// # Errors
-/// Returns an error if no request explored the point, or if too few did so with any one tradeoff
-/// rate at one load.
+/// Returns an error if no request explored the point, or if every group of similar tradeoff rates
+/// and loads has too few requests with a steady load.
 pub fn learn_performance(
     point: &PointObserved,
     settings: &PerformanceSettings,
@@ -149,8 +149,8 @@ fn by_load<'a>(
     bins
 }
 
-/// Returns the quantile of a bin's latencies and half the width of its 95 % interval. The interval
-/// is made of order statistics, by the normal approximation of the binomial distribution.
+/// Returns a bin's mean load, size, quantile of latency, and half the width of the quantile's 95 %
+/// interval: order statistics, by the normal approximation of the binomial distribution.
 fn curve_point(bin: &[&TradeoffInstance], quantile: f64) -> CurvePoint {
     let mut latencies: Vec<u64> = bin.iter().map(|made| made.latency_ns).collect();
     latencies.sort_unstable();
@@ -170,11 +170,11 @@ fn curve_point(bin: &[&TradeoffInstance], quantile: f64) -> CurvePoint {
     }
 }
 
-/// Returns the first feature with the relative costs of its classes; `None` if the costs do not
-/// differ significantly, if there are too few data or classes, or if omitting items saves no time.
-/// Only requests whose omitted items were chosen at random count. An F test of nested regressions
-/// compares two models of the latency of requests with one rate at one load. One model uses the
-/// number of omitted items of each class, the other only their total number.
+/// Returns the first feature with the relative costs of its classes; `None` without features, if
+/// the costs do not differ significantly, if there are too few data or classes, or if omitting
+/// items saves no time. Only requests that omitted items without a model count. An F test of nested
+/// regressions compares two models of the latency of requests with similar rates and loads. One
+/// uses the number of omitted items of each class, the other only their total number.
 fn class_costs(
     point: &PointObserved,
     explored: &[&TradeoffInstance],
@@ -196,7 +196,7 @@ fn class_costs(
     if width < 2 {
         return None;
     }
-    // Values are centred within a bin, which removes the effect of load and rate.
+    // Values are centred within a bin, which removes most of the effect of load and rate.
     let (mut rows, mut latencies, mut bins) = (Vec::new(), Vec::new(), 0);
     for of_rate in by_rate(&random) {
         for bin in by_load(&of_rate, settings) {
@@ -227,9 +227,9 @@ fn class_costs(
     if freedom < 30.0 || !differ(&apart, &together, (width - 1) as f64, freedom, settings) {
         return None;
     }
-    // Requests of a bin leave out about equally many items, so bins show only the differences
-    // between classes. Comparing these bins with bins that leave out nothing gives the average
-    // savings per item.
+    // Requests of a bin leave out similar shares of their items, so bins show mainly the
+    // differences between classes. A comparison with requests that leave out almost nothing gives
+    // the average savings per item.
     let mean_saved_ns = mean_saved_ns(curves, &random)?;
     let frequency = |place: usize| rows_mean(&random, &classes, place);
     let weighted: f64 = apart

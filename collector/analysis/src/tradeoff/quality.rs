@@ -33,9 +33,9 @@ const RIDGE: f64 = 1e-4;
 /// rate 1, at which no call is made in full.
 const JUDGED: [f64; 11] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 
-/// Learns the quality model of a point from whole answers. Their provenance is direct, so each item
-/// is a data point of its own (§4.3.2). Returns the model, the number of answers that it was
-/// learned from, and the number of held-out answers that judged it.
+/// Learns the quality model of a point from whole answers. They record the features and the loss of
+/// each item, so each item is a data point of its own (§4.3.2). Returns the model, the number of
+/// answers that it was learned from, and the number of held-out answers that judged it.
 #[must_use]
 pub fn learn_quality(
     point: &PointObserved,

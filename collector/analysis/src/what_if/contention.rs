@@ -1,12 +1,13 @@
-//! Separates segments that exclude each other because of a lock from segments that never overlapped
-//! by chance. Short segments may simply never have met.
+//! Separates segments that exclude each other because of a lock from segments that merely happened
+//! never to overlap. Short segments may simply never have met.
 
 use super::sample::WaitingSample;
 use crate::label::SegmentId;
 use crate::segment::{Segment, interval_ns};
 use rustc_hash::FxHashMap;
 
-/// Minimum number of requests in which each segment of a pair must have closely followed the other.
+/// Minimum number of requests in which one segment of a pair closely followed the other, for each
+/// of the two orders.
 const CLOSE_MIN: usize = 12;
 
 /// Returns the pairs whose segments came close to each other, in both orders, so often that they

@@ -1,22 +1,22 @@
 //! Statistical tests of waiting: they decide whether one instant follows another.
 
-/// Minimum number of requests for a test.
+/// Minimum number of observations for a test or an estimate.
 pub(super) const POINTS_MIN: usize = 20;
-/// Maximum distance of a slope from 1. The next constant is the maximum standard error of the
-/// slope.
+/// Maximum distance from 1 of a slope that counts as 1. The next constant is the maximum standard
+/// error of the slope.
 const SLOPE_OFF_MAX: f64 = 0.1;
 const SLOPE_ERROR_MAX: f64 = 0.05;
 /// Minimum fraction of the variance of y that x must explain.
 const EXPLAINED_MIN: f64 = 0.5;
 
-/// Fit of `y = x + gap`. Both are times after one start: x of an event, and y of the end of a wait
-/// for it.
+/// Fit of `y = x + gap`. Both are times after one start: x of an event, and y of an end that
+/// follows the event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fit {
     /// Standard deviation of the gaps.
     pub(super) spread_ns: f64,
-    /// Median gap of the half of the points with the greatest x, where work before the event has no
-    /// influence.
+    /// Median gap of the half of the points with the greatest x, where work before the event has
+    /// the least influence.
     pub(super) usual_gap_ns: u64,
     /// Smallest x, at least 0.
     pub(super) least_ns: u64,
@@ -26,9 +26,9 @@ pub(super) struct Fit {
     mean_length_ns: f64,
 }
 
-/// Maximum ratio of the gaps' standard deviation to their mean. A real gap is work or the transfer
-/// of a message, and these vary by less than their length. A gap after the last of several
-/// unrelated ends varies by about its length.
+/// Ratio of the gaps' standard deviation to their mean up to which gaps are regular. A real gap is
+/// work or the transfer of a message, and these vary by less than their length. A gap after the
+/// last of several unrelated ends varies by about its length.
 const GAP_VARIES_MAX: f64 = 0.6;
 
 impl Fit {
@@ -81,7 +81,7 @@ impl Moments {
     }
 }
 
-/// Reports whether y certainly grows by less than x does, or does not depend on x.
+/// Reports whether y certainly grows by less than x does, if at all.
 pub(super) fn stays(points: &[(f64, f64)]) -> bool {
     let Moments {
         count,
@@ -113,7 +113,7 @@ pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     let spread_ns = (of_gap / count).sqrt();
     let length_spread_ns = (of_y / count).sqrt();
     if (of_x / count).sqrt() <= 1e-3 * mean_y {
-        // All requests have nearly the same x, so only equal x and y can be recognised.
+        // All points have nearly the same x, so only equal x and y can be recognised.
         let ends_together = (mean_y - mean_x).abs() <= 0.01 * mean_y && spread_ns <= 1e-3 * mean_y;
         if !ends_together {
             return None;
@@ -151,7 +151,7 @@ pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
 }
 
 /// Reports whether x usually lies far closer to y than by chance; `false` if there are too few
-/// points. Each point has x, y, and the number of ends between 0 and y, of which x is the last.
+/// points. Each point has x, y, and the number of ends after 0 up to y; the last end is x.
 pub(super) fn is_close(points: &[(f64, f64, u32)]) -> bool {
     if points.len() < POINTS_MIN {
         return false;

@@ -35,8 +35,8 @@ struct StretchEnds {
 
 impl StretchEnds {
     /// Returns the statistics of the half of the instances with the longest times between the last
-    /// two calls. Work after the second-to-last call has no influence there. Returns `None` for too
-    /// few instances.
+    /// two calls. Work after the second-to-last call has the least influence there. Returns `None`
+    /// for too few instances.
     fn clear(mut self) -> Option<Clear> {
         self.ends.sort_unstable_by(|(a, _), (b, _)| b.total_cmp(a));
         self.ends.truncate(self.ends.len().div_ceil(2));
@@ -152,8 +152,8 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
 type Family<'a> = ((&'a str, &'a str), Vec<(SegmentId, SegmentId)>);
 
 /// Returns families of labels. The segments of a family belong to one task and end at the same
-/// event, but follow different calls. Each label comes with the last segment of the call that it
-/// follows.
+/// event, but follow different calls. Each label comes with the newest label of a last segment of
+/// the call that it follows.
 fn families(labels: &Labels, known: usize) -> Vec<Family<'_>> {
     let mut last: FxHashMap<(&str, &str), SegmentId> = FxHashMap::default();
     for (id, label) in labels
@@ -190,7 +190,7 @@ fn families(labels: &Labels, known: usize) -> Vec<Family<'_>> {
     families
 }
 
-/// Returns the index of the instance of each label that ended last.
+/// Returns the index of the instance that ended last, by label.
 pub(super) fn last_of_labels(trace: &SegmentedTrace) -> FxHashMap<SegmentId, usize> {
     let mut ends: FxHashMap<SegmentId, usize> = FxHashMap::default();
     for (index, segment) in trace.segments.iter().enumerate() {

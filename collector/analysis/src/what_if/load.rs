@@ -1,8 +1,8 @@
 //! Finds segments that take longer under load, although no queue that explains this was found.
 //!
 //! Possible causes are shared processors, queues that are not first-come, first-served, or several
-//! servers behind one name. Each span is a visit to its operation. A straight line through the
-//! lengths of segments, over the number of concurrent visits, estimates the part of a segment's
+//! servers behind one name. Each visit is a span of its operation. A straight line through lengths
+//! of segments or of approaches, over the number of concurrent visits, estimates the part of the
 //! length that is due to other visits. After a change, that part may be zero or larger than before,
 //! so it gives bounds for the prediction.
 
@@ -31,9 +31,9 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Evaluates the visits of one operation, in any order: the time before each visit starts, and
-    /// the visit's own segments. `own` returns the indices of these segments, and `segment` the
-    /// segment with an index.
+    /// Evaluates visits of one operation: the time before each visit starts, and the segments of
+    /// the visit whose indices `own` returns. `segment` returns the segment of the visit's request
+    /// with a given index.
     pub(super) fn observe<'a>(
         &mut self,
         service: &Arc<str>,

@@ -4,7 +4,7 @@
 //! kinds of queues are recognised:
 //!
 //! * **A visit begins when a place is free.** No more than `k` visits ever ran at once, although so
-//!   many came that this is not chance. Visits began at the moment when another visit ended.
+//!   many came that this is not chance. More visits than by chance began as another visit ended.
 //! * **A visit begins when it is requested**, and waits inside. Its turn comes once all but `k - 1`
 //!   of the earlier visits have ended. A visit almost never ends before its turn. If its turn comes
 //!   later, it ends later by as much. Its work after its turn is as long as the work of visits that
@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Minimum number of waits that prove a queue.
+/// Minimum number of visits of one kind, such as visits that waited, that count as evidence.
 const WAITS_MIN: usize = 20;
 /// Minimum number of visits that would be expected to begin while all places were taken, if there
 /// were more places.
@@ -49,8 +49,7 @@ pub(super) enum WaitPlace {
 /// A request's use of a resource that other requests may also use.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
-    /// Index of the request in the waiting sample. In a queue that was found, it is the index among
-    /// the requests that visit any queue.
+    /// Index of the request in the waiting sample; in `SharedQueues`, the index in its `traces`.
     pub(super) request: usize,
     /// Number of the task of the visit's span.
     pub(super) task: u32,
@@ -61,7 +60,7 @@ pub(super) struct Visit {
     pub(super) first: usize,
     pub(super) last: usize,
     /// True if the first segment belongs to the visit's span; false if it belongs to a span below
-    /// it.
+    /// the visit's span.
     pub(super) has_own_first: bool,
     /// Earliest instant at which the visit can have requested its turn, nanoseconds since the Unix
     /// epoch.
@@ -88,7 +87,7 @@ impl Visit {
 pub(super) struct Queue {
     pub(super) places: usize,
     pub(super) visits: Vec<Visit>,
-    /// Number of visits that waited.
+    /// Number of visits that took over a place from another visit, or that waited inside.
     pub(super) waited: usize,
 }
 
@@ -156,7 +155,7 @@ impl Queue {
     }
 
     /// Reports whether at least `WAITS_MIN` visits of the other queue waited and lie inside visits
-    /// of this queue.
+    /// of this queue by the same requests.
     pub(super) fn encloses(&self, other: &Queue) -> bool {
         let mut of_request: FxHashMap<usize, Vec<&Visit>> = FxHashMap::default();
         for visit in &self.visits {
@@ -179,9 +178,9 @@ impl Queue {
     }
 
     /// Divides the time before each visit that waited into the approach to the queue and the wait.
-    /// Approaches are drawn from those of visits that did not wait. A visit reached the queue
-    /// between the visits that were served before and after it. Each arrival is therefore redrawn
-    /// several times, between its neighbours.
+    /// Approaches are drawn from those of visits that did not wait, if any fits. A visit reached
+    /// the queue between the visits that were served before and after it. Each arrival is therefore
+    /// redrawn several times, between its neighbours.
     fn part_approaches(&mut self, taken_over: &[Option<i64>]) {
         let mut ways: Vec<u64> = self
             .visits
@@ -353,7 +352,7 @@ impl Turns {
         }
     }
 
-    /// Occupies the place that becomes free first, until `until_ns`.
+    /// Occupies a free place, or else the one that becomes free first, until `until_ns`.
     pub(super) fn take(&mut self, until_ns: i64) {
         self.free_ns.push(Reverse(until_ns));
         if self.free_ns.len() > self.places {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// Maximum number of requests in the estimate of chance. Of more requests, those with the lowest
 /// hashes of trace ids are kept.
 const REQUESTS_MAX: usize = 1 << 14;
-/// Maximum number of blocks that are resampled. A block has requests that are consecutive in time,
-/// because requests of one moment resemble each other.
+/// Maximum number of blocks that are resampled. A block has requests that are consecutive in time
+/// (the first follow the last), because requests of one moment resemble each other.
 const BLOCKS: usize = 128;
 const REPLICATES: usize = 300;
 /// Fraction of replicates beyond each end of a range.
@@ -22,12 +22,13 @@ const ROUNDED: f64 = 1e-3;
 /// Statistics of latency for which ranges are computed: the mean (`None`), and quantiles.
 pub const STATISTICS: [Option<f64>; 4] = [None, Some(0.50), Some(0.95), Some(0.99)];
 
-/// Expected range (95 %) of one statistic of the latency, in nanoseconds.
+/// Expected ranges (95 %) of one statistic of the latency and of its change, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpectedChange {
     /// Minimum and maximum difference that the change makes; negative if the latency falls.
     pub change_ns: (f64, f64),
-    /// Minimum and maximum value of the statistic if as many new requests come after the change.
+    /// Minimum and maximum value of the statistic after the change, for as many new requests as the
+    /// [`ReplaySample`] keeps in full.
     pub after_ns: (f64, f64),
 }
 
@@ -43,7 +44,7 @@ struct RequestLatencies {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplaySample {
     kept: BTreeMap<(u64, TraceId), RequestLatencies>,
-    /// Least latency of each request that the model allows; `most` has the greatest.
+    /// Least latency that the model allows for each request; `most` has the greatest.
     least: Distribution,
     most: Distribution,
     /// True if the model allows at least one request to become faster. The next field covers slower
@@ -135,7 +136,7 @@ impl ReplaySample {
     }
 
     /// Estimates the chance errors by a block bootstrap, which resamples blocks of requests that
-    /// are neighbours in time.
+    /// are neighbours in time. Returns zeros for fewer than two requests.
     fn chance(&self) -> [Chance; 4] {
         let mut requests: Vec<RequestLatencies> = self.kept.values().copied().collect();
         requests.sort_by_key(|request| request.start_ns);

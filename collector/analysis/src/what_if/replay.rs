@@ -176,7 +176,8 @@ fn rivals(waiting: &Waits, trace: &SegmentedTrace, predecessors: &Predecessors<'
 impl<L: Lengths> Replay<'_, L> {
     fn round(&self, predecessors: &Predecessors<'_>, before: Option<&Round>) -> Round {
         let segments = &self.trace.segments;
-        // Latest end of the rivals that go before each segment: as recorded, and in the last round.
+        // Latest end of each segment's rivals: of those before it, as recorded; of those that now
+        // overtake it, in the last round.
         let mut held_ns = vec![
             (i64::MIN, 0);
             if self.rivals.is_empty() {
@@ -277,8 +278,8 @@ impl<L: Lengths> Replay<'_, L> {
                     .max(self.last_end_ns(wait, index, by, ends))
                     .saturating_add(new_gap_ns)
             }
-            // The awaited event occurred before the segment started. In the replay, it may occur
-            // later.
+            // If the awaited event occurred before the segment started, it may occur later in the
+            // replay.
             None => match self.released(wait, index, (i64::MIN, segment.start_ns)) {
                 Some(WaitRelease { by: Some(by), .. })
                     if !matches!(wait.releaser, Releaser::Next) =>

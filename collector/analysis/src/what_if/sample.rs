@@ -18,14 +18,14 @@ const SEGMENTS_MAX: usize = 1 << 18;
 /// Maximum number of segments of a request; larger requests are left out.
 const TRACE_SEGMENTS_MAX: usize = 1 << 12;
 
-/// Binary logarithm of a time slice's length in ns; a slice lasts about 4.3 s. All requests of a
-/// slice are kept, or only the first ones, or none.
+/// Binary logarithm of a time slice's length in ns; a slice lasts about 4.3 s. A [`WaitingSample`]
+/// keeps requests slice by slice.
 const SLICE_BITS: u32 = 32;
 
 /// Sort key: a slice's hash, the request's start, and its id.
 type Key = (u64, i64, TraceId);
 
-/// A request, and a number for the process of each of its segments. The numbers are empty if the
+/// A request, and a number for the process of each of its segments. `processes` is empty if the
 /// processes are unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SampledTrace {
@@ -41,9 +41,9 @@ impl SampledTrace {
 }
 
 /// Requests of the time slices with the lowest hashes. Until the limit on segments is reached, the
-/// sample does not depend on the order of requests, nor on the parts that are merged. A slice is
-/// complete from its beginning up to a certain request, apart from requests that are too large, so
-/// it shows which requests wait for others.
+/// sample does not depend on the order of requests, nor on the parts that are merged, and each
+/// slice is complete from its beginning up to a certain request, apart from requests that are too
+/// large. A slice therefore shows which requests wait for others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitingSample {
     kept: BTreeMap<Key, SampledTrace>,

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Maximum number of rounds until waits are settled. Each round propagates a change from one queue
 /// to the next.
 const ROUNDS_MAX: usize = 24;
-/// Relative change of waits below which they are settled.
+/// Relative change of waits up to which they are settled.
 const SETTLED: f64 = 1e-3;
 /// Maximum relative error of the sum of a queue's waits in a replay without changes.
 const UNEXPLAINED_MAX: f64 = 0.1;
@@ -44,8 +44,8 @@ pub(crate) struct QueueWait {
 pub struct ChangedWaits {
     of_trace: FxHashMap<TraceId, Vec<QueueWait>>,
     /// Lengths of the segments that contain a wait, by label and place of the wait: as recorded and
-    /// after the change, both in ascending order. They serve requests outside the
-    /// [`WaitingSample`].
+    /// after the change, both in ascending order. They serve requests without an entry in
+    /// `of_trace`.
     of_label: FxHashMap<(SegmentId, WaitPlace), (Vec<u64>, Vec<u64>)>,
 }
 
@@ -181,8 +181,8 @@ impl SharedQueues {
         self.queues.len()
     }
 
-    /// Iterates over all visits of the queues, each as the label and the place of its wait, which
-    /// may be zero.
+    /// Iterates over all visits of the queues, each as the label and the place of its wait. Waits
+    /// of length zero are included.
     pub(super) fn waits(&self) -> impl Iterator<Item = (SegmentId, WaitPlace)> + '_ {
         self.queues
             .iter()
@@ -343,9 +343,9 @@ impl ChangedWaits {
         self.of_trace.get(&id).map(Vec::as_slice)
     }
 
-    /// Returns the new length of a segment that was `ns` long, for a request outside the
-    /// [`WaitingSample`]; `None` if its label has no wait. The segment keeps its rank among the
-    /// lengths of its label in the sample.
+    /// Returns the new length of a segment that was `ns` long, for a request that visits none of
+    /// the queues; `None` if the label has no wait. The segment keeps its rank among the lengths of
+    /// its label in the sample.
     pub(super) fn of_label(&self, id: SegmentId, ns: u64) -> Option<u64> {
         let (was, is) = [WaitPlace::End, WaitPlace::Start]
             .into_iter()

@@ -1,4 +1,4 @@
-//! Waits of requests: for segments of the same request, and in queues that all requests share.
+//! Waits of requests: for segments of the same request, and in queues that requests share.
 
 use super::load::Load;
 use super::sample::WaitingSample;
@@ -47,8 +47,8 @@ impl WaitModel {
         }
     }
 
-    /// Returns the waits in shared queues after a change of segments; empty if nothing changes.
-    /// `change` returns the change of each label, or `None`.
+    /// Returns the waits in shared queues after a change of segments. `change` returns the change
+    /// of each label, or `None`. The result is empty if all changes scale by 1 or add 0.
     pub fn changed_queues(
         &self,
         labels: &Labels,

@@ -59,8 +59,8 @@ pub(super) enum Releaser {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wait {
     pub(super) releaser: Releaser,
-    /// Median time from the releasing event (for a timer, from the request's start) to the end of
-    /// the interval, in nanoseconds.
+    /// Usual time from the releasing event (for a timer, from the request's start) to the end of
+    /// the interval, in nanoseconds; see [`Fit`].
     pub(super) usual_gap_ns: u64,
     /// Shortest time from the start of the interval to the releasing event, in nanoseconds; 0 for a
     /// timer. For other events, work before the wait took no longer.
@@ -74,15 +74,15 @@ pub(super) struct Wait {
 #[derive(Clone, Debug)]
 pub(super) struct Waits {
     pub(super) relations: Relations,
-    /// Wait inside each label's segments; `None` if they do not wait.
+    /// Wait inside each label's segments; `None` if none is known.
     pub(super) ends: Vec<Option<Wait>>,
-    /// Wait before each label's segments; `None` if there is none.
+    /// Wait before each label's segments; `None` if none is known.
     pub(super) starts: Vec<Option<Wait>>,
     /// For the label of a span's first segment, the label of the parent's own time that leads to
     /// the span, or else any label of the parent's task. For own time that a child may hide, the
-    /// label itself. `None` for other labels.
+    /// label itself. `None` if there is no such label.
     pub(super) leads: Vec<Option<SegmentId>>,
-    /// Calls that each label's segments wait for; `None` unless they join several calls.
+    /// Calls that each label's segments wait for; `None` unless they are known to join several.
     pub(super) joins: Vec<Option<Join>>,
     /// Labels that exclude each label because of a lock. In a replay, their order may differ from
     /// the recorded one.
@@ -366,8 +366,8 @@ fn leads(
 
 /// Observations of one label, as points (x, y) in nanoseconds. For `ends_*` and `single`, y is the
 /// length of an instance. For `starts_*`, y is the time from the end of its predecessors to its
-/// start. x is the time from the start of y to the end of another segment. For `*_timed`, x is the
-/// negative time from the request's start to the start of y.
+/// start. x is the time from the start of y to the end of another segment; for `*_timed`, the
+/// negative time from the request's start to the start of y. `*_next` also counts the ends up to x.
 #[derive(Clone, Default)]
 struct LabelObservations {
     /// Number of times that each label was the last to end, among the labels that never end after
