@@ -3,13 +3,13 @@
 //!
 //! `cargo run --release -p stroboscope-collector --example figure3 [REQUESTS [FILE.svg]]` prints a
 //! table, and writes pictures of the relations and of their changes: FILE.svg and FILE-changes.svg.
-//! The output depends only on REQUESTS.
+//! The numbers depend only on REQUESTS.
 //!
 //! The system is a random graph of segments. Each waits for up to two earlier ones, and takes an
-//! exponentially distributed time. Some segments are in every request, others in one of a thousand.
-//! Half of them exist from the beginning; each later one appears in the first two thirds of the
-//! run. The model must never consider a real order contradicted; otherwise the program ends with an
-//! error.
+//! exponentially distributed time. Some segments are in every request, others in a fraction of the
+//! requests, down to a thousandth. Half of them exist from the beginning; each later one appears in
+//! the first two thirds of the run. The model must never consider a real order contradicted;
+//! otherwise the program ends with an error.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,9 +58,9 @@ struct Kind {
     name: Arc<str>,
     waits_for: Vec<usize>,
     mean_ns: f64,
-    /// Fraction of the requests that have it.
+    /// Probability that a request from `deployed` on has it.
     frequency: f64,
-    /// Number of the first request that has it.
+    /// Number of the first request that may have it; 0 if it exists from the beginning.
     deployed: u64,
 }
 

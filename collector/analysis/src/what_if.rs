@@ -8,8 +8,8 @@
 //! one.
 //!
 //! A segment that first works and then waits shows when its wait ended, but not when the wait
-//! began. The work before the wait is at most as long as the shortest time before the awaited event in any
-//! request. The result is therefore a range, see [`ReplayedLatency`].
+//! began. The work before the wait is at most as long as the shortest time before the awaited event
+//! in any request. The result is therefore a range, see [`ReplayedLatency`].
 
 mod contention;
 mod ends;

@@ -29,12 +29,12 @@ use crate::error::{ClusterError, WorkerFailure, chain};
 use crate::resolution::WorkerAddress;
 use crate::task_node::{IS_RESULT, TaskCodec, TaskExec};
 
-/// Timeout of a connection, and of the exchange of versions.
+/// Timeout for opening a connection, and for the exchange of versions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between pings, and the timeout of their responses. The driver notices after both
 /// that a worker's process is stopped, or that its machine is lost.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// Maximum size of a result, in bytes.
+/// Maximum size of a task's result or error, in bytes.
 const RESULT_BYTES_MAX: usize = 1 << 30;
 
 /// Credentials of a driver.
@@ -131,8 +131,8 @@ impl Connection {
             request
         });
         let mut client = create_worker_client(BoxCloneSyncChannel::new(channel));
-        // Without the time limit, a call could wait forever: tonic's channel keeps no connection, and
-        // makes none, if the worker closes it while the call is sent (about once in 5,000 times).
+        // Without the time limit, a call could wait forever: if the worker closes the connection
+        // while the call is sent (about once in 5,000 times), tonic's channel makes no other one.
         let asked = timeout(
             CONNECT_TIMEOUT,
             client.get_worker_info(GetWorkerInfoRequest {}),
@@ -208,8 +208,8 @@ impl Connection {
     }
 }
 
-/// Returns advice on a connection that the worker closes at once, or does not answer. With TLS 1.3,
-/// a worker rejects a client only after the handshake.
+/// Returns advice on a connection that the worker closes at once, or on which it sends nothing.
+/// With TLS 1.3, a worker rejects a client only after the handshake.
 fn advice(worker: &WorkerAddress) -> &'static str {
     match worker.tls_name {
         None => "if the worker uses TLS, its address is https://HOST:PORT",

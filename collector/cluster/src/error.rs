@@ -18,7 +18,8 @@ pub enum WorkerFailure {
     Version { found: String, own: String },
     #[error("it sent no result within {0:?} (--cluster-deadline)")]
     Deadline(Duration),
-    /// A call failed, as when the connection ends, or its result is incomplete.
+    /// A call failed, as when the connection ends; the worker sent no version in time; or the
+    /// result is incomplete.
     #[error("the connection was lost: {0}")]
     Lost(String),
     /// The worker answered with an error, or with too large a result.

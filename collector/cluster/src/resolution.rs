@@ -45,7 +45,7 @@ fn each(one: &WorkerAddress, found: impl Iterator<Item = SocketAddr>) -> Vec<Wor
     }
     let worker = |address: SocketAddr| {
         let mut url = one.url.clone();
-        // The URL has a host, so setting it does not fail.
+        // The URL has a host, so setting the host does not fail.
         let _ = url.set_ip_host(address.ip());
         WorkerAddress {
             name: address.to_string(),

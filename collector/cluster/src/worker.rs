@@ -17,7 +17,7 @@ use url::Url;
 use crate::runner::{Runner, TaskRunner};
 use crate::task_node::{self, TaskCodec};
 
-/// Maximum size of a request, in bytes: a task has the model of all requests.
+/// Maximum size of a driver's message, in bytes. A task may contain a model of all traces.
 const REQUEST_BYTES_MAX: usize = 1 << 30;
 
 /// Registry without object stores. The usual one has the file system.

@@ -17,7 +17,8 @@ pub enum BadLine {
         /// Number of bytes before the first invalid one.
         valid: usize,
     },
-    /// The record or its document does not parse, or a field of the record is missing or invalid.
+    /// The record or its document does not parse or has too deep lists, or a field of the record is
+    /// missing or invalid.
     #[error("{0}")]
     Json(String),
     /// The record is JSON of no known form, in a source with known forms.
@@ -32,12 +33,12 @@ pub enum BadLine {
     /// The time does not fit into 63 bits.
     #[error("ts_ns is {0}: a time is ns since the Unix epoch and must be below 2^63")]
     Time(u64),
-    /// The text does not parse as a time.
+    /// The text does not parse as a time or a duration, or its value is out of range.
     #[error("`{text}` is not a time: expected {expected}")]
     NoTimeOf {
         /// The text. A long one may be cut after 60 characters.
         text: String,
-        /// The accepted forms of a time.
+        /// The accepted forms.
         expected: String,
     },
     /// The number is too small to determine the unit of a time.
@@ -73,7 +74,7 @@ pub enum BadLine {
     /// The pattern of the mapping does not match the line.
     #[error("the mapping's pattern does not match the line")]
     NoMatch,
-    /// The CSV record has another number of fields than the first, or an open quote.
+    /// The CSV record has another number of fields than the first line, or an open quote.
     #[error("{0}")]
     Csv(String),
     /// The mapping needs the text of a field, but the field is an object or a list.

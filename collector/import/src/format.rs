@@ -96,7 +96,7 @@ pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
                     .all(|n| n.bytes().all(|b| b.is_ascii_digit()))
         })
     };
-    // The line may begin with a thread's number, perhaps padded with spaces.
+    // The line may begin with a thread's number, `N` or `[pid N]`, perhaps padded with spaces.
     let mut words = line.trim_start_matches("[pid ").split_whitespace().take(2);
     let time = words.find(|word| is_time(word))?;
     let call = line.split_once(time)?.1.trim_start();

@@ -15,7 +15,7 @@ use stroboscope_store::tables::KernelChunk;
 /// uptime, it would be 31 years.
 const WALL_TIME_FROM_NS: u64 = 1_000_000_000_000_000_000;
 
-/// Reads a whole text. Calls `bad` for defective lines. The text does not name its host, so the
+/// Reads a whole text. Calls `bad` for defective lines. Events do not name their host, so the
 /// chunk's host is `imported`. Returns `None` if the text has no events.
 ///
 /// # Errors

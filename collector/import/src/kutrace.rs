@@ -1,11 +1,12 @@
 //! KUtrace's JSON: the activity of each processor, nanosecond by nanosecond, without gaps.
 //!
 //! A row is `[start s, duration s, processor, thread, rpc, event, argument, result, ipc, name]`. A
-//! file is one trace, with the root `machine:recording`. Each RPC is a trace of its own, `… rpc N`.
-//! The root of this trace has the name of the method, belongs to the process that begins the RPC,
-//! and lasts from the RPC's first row to the end of its last. Numbers of RPCs are reused: a request
-//! after a response begins another RPC. A wait in a queue becomes a span below the root, with the
-//! length of the wait. A message between the request and the response becomes a span.
+//! file is one trace, with the root `machine:recording`. Each RPC is a trace of its own, `… rpc N`
+//! or, if the number was used before, `… rpc N (K)`. The root of this trace has the name of the
+//! method, belongs to the process that begins the RPC, and lasts from the RPC's first row to the
+//! end of its last. Numbers of RPCs are reused: a request after a response begins another RPC. A
+//! wait in a queue becomes a span below the root, with the length of the wait. A message between
+//! the request and the response becomes a span.
 //!
 //! System calls, faults, interrupts, execution of the program itself, waits and locks (held or
 //! wanted) become spans of the thread, each with the enclosing span as parent. Wakeups, marks,
@@ -19,7 +20,8 @@
 //! contains the wait.
 //!
 //! Idle processors, samples and frequencies are counted, but not stored. Times count from
-//! `tracebase`, which is taken as UTC, because the file does not name its time zone.
+//! `tracebase`, or else from the Unix epoch. `tracebase` is taken as UTC, because the file does not
+//! name its time zone.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

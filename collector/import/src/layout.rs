@@ -35,7 +35,7 @@ pub(super) enum MemberStep {
 pub(super) enum Layout {
     /// Each document is a record.
     Whole,
-    /// Records are in the lists of the known forms, or are objects in `data` or `_source`.
+    /// Records are in the lists of the known forms, or are the objects `data` or `_source`.
     Known,
     /// Records are in KUtrace's list.
     Kutrace,

@@ -45,12 +45,12 @@ struct RawLine<'a> {
     attrs: Option<Map<String, Value>>,
 }
 
-/// One event of a log, with borrowed texts.
+/// One event, with borrowed texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEvent<'a> {
-    /// The trace's id, as written.
+    /// The trace's id, as a text.
     pub trace: &'a str,
-    /// Host on which the event happened.
+    /// Host on which the event happened; empty if unknown.
     pub host: &'a str,
     /// Time, in ns since the Unix epoch.
     pub time_ns: i64,

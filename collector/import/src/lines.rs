@@ -14,8 +14,8 @@ pub struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Creates a reader of the lines of `source`. It reports lines of more than `limit` bytes as
-    /// too long.
+    /// Creates a reader of the lines of `source`. It reports lines of more than `limit` bytes, not
+    /// counting the line feed, as too long.
     pub fn new(source: R, limit: usize) -> Self {
         Self {
             source,

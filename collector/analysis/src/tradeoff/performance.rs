@@ -76,7 +76,7 @@ pub fn learn_performance(
 }
 
 /// Time after a request, in nanoseconds, at which its load is checked again. A load is measured
-/// over the last second, so the load one second later shows whether the measurement lagged.
+/// over about a second, so the load one second later shows whether the measurement lagged.
 const LATER_NS: std::ops::Range<i64> = 800_000_000..1_200_000_000;
 /// Factor by which a steady load may change within a second. A load that changes more is in
 /// transition.

@@ -66,8 +66,8 @@ fn no_time(text: &str, expected: &str) -> BadLine {
     }
 }
 
-/// Returns a whole number, even if it is written as a text. Returns the text if it is not one.
-/// Fails for any other JSON value.
+/// Returns a whole number, even if it is written as a text. Returns any other text as the inner
+/// error. Fails for any other JSON value.
 fn number_or_text(raw: &str) -> Result<Result<u64, String>, BadLine> {
     let is_text = raw.starts_with('"');
     let wrong =
