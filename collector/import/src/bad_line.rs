@@ -17,8 +17,8 @@ pub enum BadLine {
         /// Number of bytes before the first invalid one.
         valid: usize,
     },
-    /// The record or its document does not parse or has too deep lists, or a field of the record is
-    /// missing or invalid.
+    /// The record or its document does not parse or nests lists too deeply, or a field of the
+    /// record is missing or invalid.
     #[error("{0}")]
     Json(String),
     /// The record is JSON of no known form, in a source with known forms.

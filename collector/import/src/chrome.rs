@@ -6,8 +6,8 @@
 //! the name (only `S` and `F`), the scope and the id, as far as given. Its parent is the shortest
 //! interval of the same process and the same value of `thread` that encloses it. Instants (`i`,
 //! `I`, `R`, `n`, `T`, `p`, and the flows `s`, `t`, `f`) become events of the task
-//! `PROCESS/thread`. `args` become attributes. Counters, samples, objects, memory dumps and unknown
-//! phases are counted, but not stored. Times are in µs.
+//! `PROCESS/thread`. `args` become attributes. Other phases, such as counters, samples, objects and
+//! memory dumps, are counted, but not stored. Times are in µs.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -19,9 +19,8 @@
 //! switched out inside `futex`, for example, the span of the lock contains the call, and the call
 //! contains the wait.
 //!
-//! Idle processors, samples and frequencies are counted, but not stored. Times count from
-//! `tracebase`, or else from the Unix epoch. `tracebase` is taken as UTC, because the file does not
-//! name its time zone.
+//! Other rows, such as idle processors and samples, are counted, but not stored. Times count from
+//! `tracebase`, taken as UTC because the file names no time zone, or else from the Unix epoch.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -13,13 +13,13 @@
 //! protobuf field. At a time, memory contains one record and those in it, of at most
 //! [`IMPORT_RECORD_BYTES_MAX`](stroboscope_store::limits::IMPORT_RECORD_BYTES_MAX) (lines of event
 //! logs and mappings: [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)),
-//! one run of rows, and the spans whose relations are still to be found (`Zipkin::HELD_MAX`,
-//! `Tracks::HELD_MAX`). Kernel events are an exception: the whole recording is in memory, and
-//! becomes one object. Other rows are collected up to a bound, sorted, and written as one object
-//! per table, run and hour, named `import-HASH-K` after the content, the options and the run. The
-//! same content, imported with the same options, therefore always produces the same objects. A
-//! receipt in `imports/` records that all of them are written, which makes a repeated import a
-//! no-op. An import without spans and events leaves no receipt.
+//! one run of rows, and spans whose ends or relations are still to be found (`Zipkin::HELD_MAX`,
+//! `Tracks::HELD_MAX`, `OPEN_MAX`). Kernel events are an exception: the whole recording is in
+//! memory, and becomes one object. Other rows are collected up to a bound, sorted, and written as
+//! one object per table, run and hour, named `import-HASH-K` after the content, the options and the
+//! run. The same content, imported with the same options, therefore always produces the same
+//! objects. A receipt in `imports/` records that all of them are written, which makes a repeated
+//! import a no-op. An import without spans and events leaves no receipt.
 //!
 //! Modules from the outside in: `file` (one source) with `receipt` and `outcome`, `read_as` and
 //! `format` (recognition); `documents` and `mapped` (records) over `json_records` and `lines`; a

@@ -255,7 +255,7 @@ fn class_costs(
 
 /// Returns the average time that leaving out an item saves, in ns: the latency at a rate near 0
 /// minus the latency of requests at the same load, per omitted item. Returns `None` if no latency
-/// was measured at such a rate, or nothing is saved.
+/// was measured at such a rate and load, or nothing is saved.
 fn mean_saved_ns(curves: &[Curve], random: &[&TradeoffInstance]) -> Option<f64> {
     let full = curves
         .iter()

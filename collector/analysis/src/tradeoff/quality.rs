@@ -170,8 +170,8 @@ fn columns(answers: &[&Answer], settings: &QualitySettings) -> Vec<Column> {
     columns
 }
 
-/// Returns the loss that a tradeoff rate causes in the answers, first if the model chooses the
-/// omitted items, then if chance does. Losses of the items of an answer add up.
+/// Returns the mean loss per answer and the share of answers with a loss at a tradeoff rate, both
+/// if the model and if chance chooses the omitted items. Losses of an answer's items add up.
 fn judge(model: &QualityModel, answers: &[&Answer], tradeoff_rate: f64) -> QualityDrop {
     let scorer = Scorer::new(model);
     let mut chooser = Chooser::new();
@@ -209,8 +209,8 @@ fn judge(model: &QualityModel, answers: &[&Answer], tradeoff_rate: f64) -> Quali
     }
 }
 
-/// Returns the loss in the answers if this share of calls is not made in full. Each call is decided
-/// independently of its worth, so the model's choice equals a random choice.
+/// Returns the loss as [`judge`] does, if this share of calls is not made in full. Each call is
+/// decided independently of its worth, so the model's choice equals a random choice.
 fn judge_calls(answers: &[&Answer], tradeoff_rate: f64) -> QualityDrop {
     let (mut with_drop, mut drop) = (0.0, 0.0);
     for answer in answers {

@@ -1,10 +1,10 @@
 //! Finds segments that take longer under load, although no queue that explains this was found.
 //!
 //! Possible causes are shared processors, queues that are not first-come, first-served, or several
-//! servers behind one name. Each visit is a span of its operation. A straight line through lengths
-//! of segments or of approaches, over the number of concurrent visits, estimates the part of the
-//! length that is due to other visits. After a change, that part may be zero or larger than before,
-//! so it gives bounds for the prediction.
+//! servers behind one name. Each visit is a span of its operation. A straight line through the
+//! lengths of segments, or of the times before visits, over the number of concurrent visits,
+//! estimates the part of a length that is due to other visits. After a change, that part may be
+//! zero or larger than before, so it gives bounds for the prediction.
 
 use super::queue::{Visit, WaitPlace};
 use crate::label::SegmentId;

@@ -44,7 +44,7 @@ pub(crate) struct QueueWait {
 pub struct ChangedWaits {
     of_trace: FxHashMap<TraceId, Vec<QueueWait>>,
     /// Lengths of the segments that contain a wait, by label and place of the wait: as recorded and
-    /// after the change, both in ascending order. They serve requests without an entry in
+    /// after the change, both in ascending order. They serve requests without waits in
     /// `of_trace`.
     of_label: FxHashMap<(SegmentId, WaitPlace), (Vec<u64>, Vec<u64>)>,
 }
@@ -343,9 +343,9 @@ impl ChangedWaits {
         self.of_trace.get(&id).map(Vec::as_slice)
     }
 
-    /// Returns the new length of a segment that was `ns` long, for a request that visits none of
-    /// the queues; `None` if the label has no wait. The segment keeps its rank among the lengths of
-    /// its label in the sample.
+    /// Returns the new length of a segment that was `ns` long, for a request that is not known to
+    /// visit a queue; `None` if the label has no wait. The segment keeps its rank among the lengths
+    /// of its label in the sample.
     pub(super) fn of_label(&self, id: SegmentId, ns: u64) -> Option<u64> {
         let (was, is) = [WaitPlace::End, WaitPlace::Start]
             .into_iter()
