@@ -13,7 +13,7 @@
 //! | `time` | text with fields, like `trace`, that is a time |
 //! | `time_unit` | `"s"`, `"ms"`, `"us"` or `"ns"`; without it, units are recognised as described in [`time`](super::time) |
 //! | `time_format` | format of a time, in strftime's `%` letters; UTC where it has no offset |
-//! | `attributes` | a list of fields, or `"*"`: all fields that no other key uses |
+//! | `attributes` | a list of fields, or `"*"`: all fields that no other key names |
 //! | `absent` | texts that mean an absent value, such as `["-"]` |
 //! | `ignore` | a regular expression; records that it matches are skipped |
 //! | `lines_without_trace` | `"report"` (as bad lines, the default) or `"ignore"` |
@@ -84,8 +84,8 @@ impl FieldMapping {
     /// Reads a mapping file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or if a part is invalid or missing. The error then has the
-    /// line of the part, or that of its section if it is missing.
+    /// Fails if the file cannot be read, or if a part is invalid or missing. An invalid part gives the
+    /// error its line; a missing one the line of its section, or line 1 if it needs no section.
     pub fn read(path: &Path) -> Result<Self, MappingError> {
         let unreadable = |source| MappingError::Unreadable {
             path: path.to_owned(),
@@ -118,7 +118,7 @@ impl FieldMapping {
     }
 
     /// Returns a hash that identifies the mapping. Imports of one log with different mappings need
-    /// different identifiers, because their rows differ.
+    /// different identifiers, because their rows may differ.
     pub(super) fn hash(&self) -> u128 {
         self.hash
     }
@@ -309,7 +309,7 @@ impl File {
         });
         let is_json =
             groups.is_none() && matches!(records, RecordRule::Lines | RecordRule::Path(_));
-        // Names of groups and columns stand for themselves; those of JSON are paths.
+        // Names of groups and columns are kept as written; names of JSON fields are paths.
         let field_name = |field: &str| match &groups {
             Some(groups) if !groups.iter().any(|group| group == field) => {
                 Err(template::no_group(field, groups))

@@ -46,7 +46,7 @@ pub struct ImportSummary {
     /// Number of spans left out because they equal, in all fields, another span of the same run of
     /// rows. They do not count in `spans`.
     pub duplicates: u64,
-    /// Number of lines, records or spans that were left out because of a defect.
+    /// Number of lines, records or spans left out because of a defect; a damaged end counts as one.
     pub bad_lines: u64,
     /// Number of records that the mapping skips.
     pub ignored_lines: u64,

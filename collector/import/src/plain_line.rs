@@ -146,7 +146,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a flat object and writes it to `json`; writes nothing for `null`. Returns `None` if
-    /// the attributes are not plain.
+    /// the attributes are not plain, or too many.
     fn attributes(&mut self, json: &mut String, limits: &Limits) -> Option<()> {
         self.skip_blanks();
         if self.byte()? == b'n' {

@@ -61,10 +61,10 @@ pub(super) struct Messages<R> {
     limit: usize,
     lengths: Lengths,
     number: u64,
-    /// Bytes read so far, and the end of the current message.
+    /// Bytes read so far, and the end of the current message if its length is a varint.
     read_bytes: u64,
     end: u64,
-    /// Parts of a trace that have not been returned yet.
+    /// Messages that have not been returned yet.
     of_trace: VecDeque<Result<ResourceSpans, BadLine>>,
     not_taken: Vec<String>,
 }
@@ -99,7 +99,8 @@ impl<R: BufRead> Messages<R> {
     ///
     /// # Errors
     /// Returns the errors of the source, except `UnexpectedEof` and `InvalidData` inside a field.
-    /// These end the file with a bad message, as do an invalid tag and an end inside a field.
+    /// These end the file with a bad message, as do an invalid tag or varint and an end inside
+    /// a field.
     pub(super) fn next_message(&mut self) -> io::Result<Option<NumberedMessage>> {
         loop {
             if let Some(message) = self.of_trace.pop_front() {

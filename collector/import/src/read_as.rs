@@ -21,13 +21,13 @@ pub(super) struct ReadAs {
     /// Mapping that parses logs of other schemas; `None` if the format decides.
     pub(super) mapping: Option<FieldMapping>,
     /// Unit of the times of an event log or a mapped log; `None` leaves it to the mapping's rule,
-    /// or recognises it.
+    /// or to the rules of [`time`](super::time).
     pub(super) time_unit: Option<TimeUnit>,
 }
 
 impl ReadAs {
     /// Returns the identifier of a source whose bytes have this hash. It contains the options,
-    /// because other options make other rows of the same bytes.
+    /// because other options can make other rows of the same bytes.
     pub(super) fn content(&self, hash: &str) -> String {
         let mut content = hash.to_owned();
         if let Some(format) = self.format {

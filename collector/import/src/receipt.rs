@@ -18,7 +18,7 @@ pub struct Receipt {
     pub spans: u64,
     /// Number of events stored.
     pub events: u64,
-    /// Number of lines, records or spans left out because of a defect.
+    /// Number of lines, records or spans left out because of a defect; a damaged end counts as one.
     pub bad_lines: u64,
     /// Number of records that the mapping skips.
     #[serde(default)]

@@ -14,7 +14,7 @@ use stroboscope_store::tables::{
     Hour, KernelChunk, PartitionRule, Store, write_kernel, write_rows,
 };
 
-/// Maximum number of hours in a run, because each hour has its own file. Earlier rows go to the
+/// Maximum number of hours in a run, because each hour has its own files. Earlier rows go to the
 /// first of these hours, so that no row expires early.
 const HOURS_MAX: usize = 168;
 
@@ -166,7 +166,7 @@ impl<'a> RunWriter<'a> {
     }
 
     /// Moves spans to the rows. An exporter that retries may write a span twice, identical in all
-    /// fields. Within one run, such a span is stored once.
+    /// fields. Within one run, such a span is stored once, unless another is sorted in between.
     fn put_spans_into_rows(&mut self) {
         let mut spans = std::mem::take(&mut self.spans);
         // The sort is stable, and its key does not distinguish all spans. Equal spans are still

@@ -44,7 +44,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Updates the progress. Readers call this once per record.
+    /// Updates the progress.
     ///
     /// # Errors
     /// Returns an earlier failure to write.

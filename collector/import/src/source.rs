@@ -9,7 +9,7 @@ const HEAD_BYTES: u64 = 64 << 10;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// Source whose bytes are decompressed while they are read.
+/// Source whose bytes are decompressed, if necessary, while they are read.
 pub(super) struct UnpackedSource {
     /// The first bytes, up to 64 KiB. `bytes` contains them too.
     pub(super) head: Vec<u8>,
@@ -25,7 +25,7 @@ impl UnpackedSource {
     /// Opens a source. The first bytes, not the name, show whether it is compressed.
     ///
     /// # Errors
-    /// Fails if the source cannot be read.
+    /// Fails if the source cannot be read. The reader returns later errors of a compressed source.
     pub(super) fn open(raw: impl Read + 'static) -> io::Result<Self> {
         let read_bytes = Rc::new(Cell::new(0));
         let mut raw = BufReader::with_capacity(

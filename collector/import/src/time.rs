@@ -179,7 +179,7 @@ impl Times {
     }
 
     /// Interprets the field `ts_ns` of line `line`: as ns, unless a unit was given. Fails if the
-    /// time is out of range, or if it is below [`MODERN_NS`] and an earlier line's time was not.
+    /// time is out of range or, without a given unit, below [`MODERN_NS`] after one that was not.
     pub(super) fn ns(&mut self, value: u64, line: u64) -> Result<i64, BadLine> {
         if let TimeRule::Unit(unit) = self.rule {
             return scaled(value, "", unit).ok_or_else(|| out_of_range(value, unit));

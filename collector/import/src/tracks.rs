@@ -1,8 +1,8 @@
 //! Converts the intervals of threads, as whole-machine recorders write them, into spans with
 //! parents.
 //!
-//! The intervals of a thread nest, so an interval's parent is the shortest interval of its thread
-//! and trace that encloses it. Recorders write intervals in any order, and the names of threads
+//! The intervals of a thread nest, so an interval's parent is the last begun interval of its
+//! thread and trace that encloses it. Recorders write intervals in any order, and the names of threads
 //! anywhere: up to [`Tracks::HELD_MAX`] intervals are held, then sorted and passed on.
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +23,7 @@ pub(super) struct Slice {
     /// Line in the source.
     pub(super) line: u64,
     pub(super) track: usize,
-    /// The source's trace to which it belongs; empty for the trace of the source itself.
+    /// Trace in the source to which the slice belongs; empty for the source's own trace.
     pub(super) trace: String,
     pub(super) name: String,
     pub(super) start_ns: i64,
@@ -86,7 +86,7 @@ impl Tracks {
     /// Maximum number of slices held, of tracks, and of roots. Slices that are not held at the same
     /// time do not become parents of each other.
     pub(super) const HELD_MAX: usize = 500_000;
-    /// Maximum total size of the held slices' records, in bytes.
+    /// Total size of the held slices' records, in bytes, at which they are passed on.
     const HELD_BYTES_MAX: usize = 256 << 20;
 
     /// Creates tracks for the source with this content hash, recorded by `recorder`.
@@ -225,8 +225,8 @@ impl Tracks {
     pub(super) fn hand_on(&mut self, take: &mut dyn Take) {
         let mut held = std::mem::take(&mut self.held);
         self.held_bytes = 0;
-        // Of two slices that begin together, the longer encloses the other; of two equal ones, the
-        // first that was added does.
+        // An enclosing slice is sorted before the other: it begins earlier, ends later, or was
+        // added earlier.
         held.sort_by_key(|slice| {
             (
                 slice.track,

@@ -140,7 +140,7 @@ impl Zipkin {
     /// Maximum number of spans held: sides that are not held at the same time are not matched, and
     /// then share an id.
     pub(super) const HELD_MAX: usize = 100_000;
-    /// Maximum total size of the held spans' records, in bytes.
+    /// Total size of the records read, in bytes, at which the held spans are returned.
     const HELD_BYTES_MAX: usize = 128 << 20;
 
     /// Reads one record, a span, which begins on line `line`.

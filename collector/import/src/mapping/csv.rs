@@ -1,4 +1,4 @@
-//! Reads lines of CSV. The first line names the columns.
+//! Reads lines of CSV. The first record names the columns.
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
@@ -21,7 +21,7 @@ pub(crate) struct Csv {
 /// Result of reading a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CsvLine {
-    /// The line names the columns.
+    /// The line ends the record that names the columns.
     Header,
     /// The line is part of a record that continues on the next line.
     Part,
@@ -47,8 +47,8 @@ impl Csv {
     /// Reads the line `number`.
     ///
     /// # Errors
-    /// Fails if a quote does not close within [`IMPORT_LINE_BYTES_MAX`] bytes, if the record is not
-    /// UTF-8, or if it has another number of fields than the first line.
+    /// Fails if a quote is still open after more than [`IMPORT_LINE_BYTES_MAX`] bytes, if the record
+    /// is not UTF-8, or if it has another number of fields than the first record.
     pub(crate) fn take(&mut self, number: u64, line: &[u8]) -> Result<CsvLine, BadLine> {
         if self.begun.is_empty() {
             self.begun_on = number;

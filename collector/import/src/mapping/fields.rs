@@ -1,4 +1,4 @@
-//! The fields of one line, by name.
+//! The fields of one record, by name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,8 +14,8 @@ use stroboscope_otlp::without_line_number;
 /// Members of a JSON object, in their order, unparsed.
 pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 
-/// Fields of a line, with the texts that the mapping declares `absent`. The line is a JSON object,
-/// matches a pattern with groups, or is a CSV record.
+/// Fields of a record, with the texts that the mapping declares `absent`. The record is a JSON
+/// object, a line that matches a pattern, or a CSV record.
 pub(super) enum Fields<'a> {
     Json {
         members: Members<'a>,
@@ -85,8 +85,8 @@ impl<'a> Fields<'a> {
         Ok(text.filter(|text| !text.is_empty() && !absent.iter().any(|absent| absent == text)))
     }
 
-    /// Returns a field as JSON; `None` if it is missing, null, or a text that the mapping declares
-    /// `absent`. An empty group or column counts as missing.
+    /// Returns a field as JSON; `None` if it is missing, null, or a text without escapes that the
+    /// mapping declares `absent`. An empty group or column counts as missing.
     fn json(&self, path: &str) -> Option<Cow<'_, str>> {
         match self {
             Self::Json { members, absent } => find(members, path)
@@ -180,8 +180,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Calls `tell` with the name of each top-level field that has a value and that none of `paths`
-    /// reads.
+    /// Calls `tell` with the name of each top-level field that has a value, unless one of `paths`
+    /// is that name or begins with it and a dot.
     pub(super) fn not_in(&self, paths: &[String], tell: &mut dyn FnMut(&str)) {
         let is_reached = |name: &str| {
             paths.iter().any(|path| {
@@ -243,8 +243,8 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns the text of a group or column as JSON. A valid JSON number stays a number, so that
-/// searches can compare it as a number; any other text becomes a string.
+/// Returns the text of a group or column as JSON. A JSON number in the range of `f64` stays a
+/// number, so that searches can compare it as one; any other text becomes a string.
 fn group_json(text: &str) -> Cow<'_, str> {
     let is_number = serde_json::from_str::<serde_json::Number>(text).is_ok();
     if is_number {

@@ -22,7 +22,7 @@ pub(crate) enum MappedLine {
     Ignored,
 }
 
-/// Buffers reused for each line.
+/// Buffers reused for each record.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     attributes: String,

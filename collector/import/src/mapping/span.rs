@@ -52,7 +52,7 @@ type MakeTemplate<'a> = dyn Fn(&str, Option<Spanned<String>>, &str) -> Result<Te
 
 impl SpanParts {
     /// Validates the section that begins at byte `at`. `template` makes a template from the value
-    /// of a key. Fails if a key is missing or invalid.
+    /// of a key. Fails if a key is missing, invalid or superfluous.
     pub(super) fn new(
         table: SpanTable,
         at: usize,

@@ -97,7 +97,7 @@ impl Template {
     }
 
     /// Returns the text with a line's fields filled in; `None` if a field and all its alternatives
-    /// are missing. Fails if a field is not a scalar.
+    /// are missing. Fails if a field is an object, a list or an invalid string.
     pub(super) fn fill<'a>(
         &'a self,
         fields: &'a Fields<'_>,
