@@ -137,8 +137,8 @@ pub(super) struct Zipkin {
 }
 
 impl Zipkin {
-    /// Maximum number of spans held: sides that are not held at the same time are not matched, and
-    /// then share an id.
+    /// Number of held spans at which they are returned. Sides that are not held at the same time
+    /// are not matched, and then share an id.
     pub(super) const HELD_MAX: usize = 100_000;
     /// Total size of the records read, in bytes, at which the held spans are returned.
     const HELD_BYTES_MAX: usize = 128 << 20;
@@ -297,7 +297,7 @@ fn version_1_sides(
         set_interval(&mut of_side, begin, end, (told.len() == 1).then_some(span))?;
         of_side.flags |= side.flag();
         // An annotation of the other side's service goes to that side; one of neither service, or
-        // of both, goes to the first side.
+        // of both, goes to the first side; an address goes to both sides.
         let is_first = sides.is_empty();
         let others = told.iter().filter(|other| other.0 != side);
         let other_service = others

@@ -155,7 +155,7 @@ impl EbpfSource {
         self.introduce_again()
     }
 
-    /// Makes the programs record. Returns the monotonic time in ns from which they miss nothing.
+    /// Makes the programs record. Returns a monotonic time in ns at which they already record.
     pub(crate) fn begin(&mut self) -> u64 {
         let words = self.control.words();
         let always = words[control::CONFIG].load(Relaxed) == BurstConfig::ALWAYS_ON.bits();
@@ -241,7 +241,8 @@ impl EbpfSource {
         self.cpus.words()[number * cpu::WORDS + cpu::TAIL].store(tail, Release);
     }
 
-    /// Adds an event for losses that no LOST event reports, because no later event ended their gap.
+    /// Adds an event for each processor's losses that no LOST event reports, because no later event
+    /// ended their gap.
     /// The added events have the time `until_ns` or later. The caller calls
     /// [`stop`](Self::stop) before.
     pub(crate) fn drain_losses(&mut self, until_ns: u64, events: &mut Vec<Event>) {
@@ -263,7 +264,7 @@ impl EbpfSource {
     }
 
     /// Returns the number of program runs that the kernel has skipped since the start, because the
-    /// same program was still running on that processor. The kernel counts them as
+    /// same program was still running on the same processor. The kernel counts them as
     /// `recursion_misses` of each program. No event in the rings reports them.
     pub(crate) fn skipped(&self) -> LossCounts {
         let mut counts = LossCounts::default();
@@ -319,7 +320,7 @@ impl Switches {
         self.change_mode(control::MODE_BURSTS, control::MODE_DOZE);
     }
 
-    /// Wakes the programs if they doze, because a window is near. They find its edges themselves.
+    /// Wakes the programs if they doze. They find the edges of windows themselves.
     pub(crate) fn wake(&self) {
         self.change_mode(control::MODE_DOZE, control::MODE_BURSTS);
     }

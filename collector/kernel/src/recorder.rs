@@ -58,7 +58,7 @@ impl OpenedRecorder {
 /// machine may lose a processor for longer.
 const LAST_PROGRAMS: Duration = Duration::from_millis(2);
 
-/// Interval between searches for new processes in a control group, in ns.
+/// Minimum interval between searches for new processes in a control group, in ns.
 const LOOK_AGAIN_NS: u64 = 250_000_000;
 
 impl Recorder {
@@ -92,8 +92,8 @@ impl Recorder {
             self.looked_ns = now_ns;
             // A control group that no longer exists has no new processes.
             for process in processes::running(&self.processes).unwrap_or_default() {
-                // The map is full only with 16,384 chosen processes; those in it continue to be
-                // recorded.
+                // If adding fails, such as at 16,384 processes with eBPF, those chosen before
+                // continue to be recorded.
                 let _ = self.source.choose(process);
             }
         }
@@ -107,8 +107,9 @@ impl Recorder {
         drained
     }
 
-    /// Removes the events during changes of the config, from index `from` on. During a change,
-    /// programs record by either config. Events that count losses stay.
+    /// Removes the events during changes of the config, and before the oldest config kept, from
+    /// index `from` on. During a change, programs record by either config. Events that count
+    /// losses stay.
     fn drop_ambiguous(&self, from: usize, events: &mut Vec<Event>) {
         self.gate.with_logs(|_, configs| {
             if configs.has_changed() {
@@ -124,7 +125,7 @@ impl Recorder {
     /// this as soon as that time has come. The new config applies from the returned instant on
     /// (monotonic ns). From then on, each thread is introduced again at its first event. The
     /// windows exclude the time from `at_ns` to the returned instant. `events` are the events
-    /// drained so far; those of the excluded time are removed.
+    /// drained so far; those of the excluded time are removed, except those that count losses.
     pub fn switch(&mut self, config: BurstConfig, at_ns: i64, events: &mut Vec<Event>) -> u64 {
         let source = &mut self.source;
         let from_ns = self.gate.switch(config, at_ns, || source.switch(config));
@@ -157,8 +158,8 @@ impl Recorder {
     }
 
     /// Returns the counts of events since the start for which the kernel skipped a program, because
-    /// it was still running on that processor. The times of these losses are unknown. The counts
-    /// are always 0 with tracefs, and before Linux 5.12.
+    /// it was still running on the event's processor. The times of these losses are unknown. The
+    /// counts are always 0 with tracefs, and before Linux 5.12.
     #[must_use]
     pub fn skipped(&self) -> LossCounts {
         self.source.skipped()

@@ -53,7 +53,7 @@ impl Source {
         }
     }
 
-    /// Starts recording, and returns the monotonic time in ns from which nothing is missed.
+    /// Starts recording, and returns a monotonic time in ns at which the source already records.
     pub(crate) fn begin(&mut self) -> u64 {
         match self {
             Self::Ebpf(source) => source.begin(),

@@ -36,7 +36,7 @@ pub enum StartError {
         /// The resulting error.
         source: io::Error,
     },
-    /// The named process does not exist.
+    /// The process with this id does not exist.
     #[error("no process {0} is running")]
     NoProcess(u32),
 }

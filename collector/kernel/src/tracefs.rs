@@ -3,7 +3,7 @@
 //! The kernel records all the time, and the recorder drops the events outside windows. So windows
 //! are as exact as with eBPF, but recording costs as much between windows as in them. An instance
 //! of tracefs outlives a killed recorder, and slows down every system call of the machine. So each
-//! recorder first removes the instances of recorders that are gone.
+//! recorder of root first removes the instances of recorders that are gone.
 
 mod format;
 mod page;

@@ -96,7 +96,7 @@ fn bytes(value: &Value, items_max: usize) -> usize {
 
 fn length_of(scalar: impl Serialize) -> usize {
     let mut length = Length(0);
-    // Neither strings nor numbers fail, and the writer does not either.
+    // Scalars do not fail, and the writer does not either.
     let _ = serde_json::to_writer(&mut length, &scalar);
     length.0
 }

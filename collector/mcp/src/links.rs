@@ -3,7 +3,7 @@
 use stroboscope_reports::verb::Page;
 use url::form_urlencoded::Serializer;
 
-/// Arguments that a richer page understands, too.
+/// Arguments that a richer page (`Page::richer_path`) understands, too.
 const OF_EVERY_PAGE: [&str; 3] = ["since", "until", "root"];
 
 /// Returns the address of the page for these arguments, on the site at `base`.

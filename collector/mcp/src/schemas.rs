@@ -47,13 +47,14 @@ fn property(field: &Field) -> Value {
     property
 }
 
-/// Returns the schema of the answer, from the type of the report; `None` if it has none.
+/// Returns the schema of the answer, from the type of the report; `None` if it has none, or one
+/// that is no JSON object.
 pub(crate) fn output_schema(entry: &Entry) -> Option<Map<String, Value>> {
     let schema = schema_document(entry.schema?, entry.name).to_value();
     let Value::Object(mut schema) = schema else {
         return None;
     };
-    // The protocol requires it also of a choice between objects.
+    // The protocol requires this type even for a choice between objects.
     schema.insert("type".to_owned(), "object".into());
     Some(schema)
 }

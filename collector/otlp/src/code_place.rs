@@ -35,8 +35,8 @@ impl<'a> CodePlace<'a> {
     }
 
     /// Returns a function's name with the last part of its module or class. Returns `None` if the
-    /// span is not named like its function, if that part is unknown or only the crate, or if either
-    /// is too long or has characters that such names do not have.
+    /// span is not named like its function, if that part is unknown (or, in spans of `tracing`, only
+    /// the crate), or if either is too long or has characters that such names do not have.
     pub(super) fn qualified(&self, name: &str) -> Option<String> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_of_name) {
             return None;
@@ -75,7 +75,7 @@ fn is_of_name(of: char) -> bool {
     of.is_alphanumeric() || of == '_' || of == '$'
 }
 
-/// Reports whether a Rust function may have this name. Returns false for the names that web
+/// Reports whether the name has the style of Rust functions. Returns false for the names that web
 /// frameworks give to the spans of requests.
 fn is_function(name: &str) -> bool {
     let is_of_function =
@@ -140,7 +140,7 @@ mod tests {
         check("open", &[(full, "open")], "open");
         check("pay", &[(full, "com.shop.Cart.prepay")], "pay");
         check("f", &[(full, "<a::B as c::D>::f")], "f");
-        // No function has such a name.
+        // Names and modules that are empty or too long.
         check("", &[(full, "a.")], "");
         check("pay", &[(full, ".pay")], "pay");
         check("pay", &[(full, &format!("{}.pay", "x".repeat(129)))], "pay");

@@ -82,8 +82,8 @@ impl ClockLog {
             .saturating_add(self.wall_offset_ns(at_ns))
     }
 
-    /// Returns the windows of a burst-config between two instants, in monotonic ns. It uses the
-    /// same offsets as the gate in the kernel: each sample's offset applies until the next sample.
+    /// Returns the windows of a burst-config between two instants, in monotonic ns. Each sample's
+    /// offset applies until the next sample, as in the gate, unless samples were dropped.
     #[must_use]
     pub fn windows(&self, config: BurstConfig, from_ns: u64, to_ns: u64) -> Vec<Window> {
         if config == BurstConfig::ALWAYS_ON {

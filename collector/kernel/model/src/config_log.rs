@@ -39,7 +39,8 @@ impl ConfigLog {
         self.spans.len() > 1
     }
 
-    /// Ends the current config at `until_ns`, and begins another at `from_ns`, in monotonic ns.
+    /// Ends the current config at `until_ns` (but not before its start or after `from_ns`), and
+    /// begins another at `from_ns`, in monotonic ns.
     pub fn switch(&mut self, until_ns: u64, from_ns: u64, config: BurstConfig) {
         if let Some(last) = self.spans.back_mut() {
             last.1 = until_ns.clamp(last.0, from_ns);

@@ -34,15 +34,15 @@ pub struct Problem {
 /// Maximum number of problems kept in full; all are counted.
 const PROBLEMS_MAX: usize = 100;
 
-/// Events read from text. A line that cannot be read is counted and skipped.
+/// Events read from text. A line that cannot be read is counted and left out.
 #[derive(Clone, Debug, Default)]
 pub struct ImportedEvents {
     /// Events in the order of their lines.
     pub events: Vec<Event>,
     /// Number of lines read.
     pub lines: u64,
-    /// Number of lines without a usable event, such as blank lines, comments and events of other
-    /// kinds.
+    /// Number of valid lines without a usable event, such as blank lines, comments and events of
+    /// other kinds.
     pub skipped: u64,
     /// Number of lines that could not be read.
     pub problem_count: u64,
@@ -123,7 +123,8 @@ impl ImportedEvents {
     }
 }
 
-/// Parses seconds such as `8060.858832305` into ns. Returns `None` for other text.
+/// Parses seconds such as `8060.858832305` into ns, and ignores text after nine decimals. Returns
+/// `None` for other text, and if the result exceeds 64 bits.
 fn seconds_to_ns(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = fraction.get(..fraction.len().min(9))?;

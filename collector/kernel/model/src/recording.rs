@@ -20,7 +20,7 @@ pub struct Recording {
     /// Numbers of events lost, by processor.
     pub losses: Vec<LossCounts>,
     /// Numbers of events that the kernel did not pass to the recorder's programs, because the same
-    /// program was still running on that processor.
+    /// program was still running on the event's processor.
     pub skipped: LossCounts,
     /// Number of events that the recorder does not decode. With eBPF, it is 0 unless the programs
     /// and the recorder do not match.

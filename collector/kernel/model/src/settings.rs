@@ -24,7 +24,7 @@ pub enum Processes {
 /// Facility of the kernel that records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Facility {
-    /// eBPF, or tracefs if the kernel rejects the programs.
+    /// eBPF, or tracefs if the eBPF programs cannot be loaded or do not work.
     #[default]
     Best,
     /// eBPF only.
@@ -41,8 +41,8 @@ pub struct Settings {
     pub burst_config: BurstConfig,
     /// Processes to record.
     pub processes: Processes,
-    /// Capacity of each processor's buffer, in events; rounded up to a power of two, at least 64.
-    /// One event takes 64 bytes.
+    /// Capacity of each processor's buffer, in events; rounded up to a power of two, and limited
+    /// to 64 through 16,777,216. One event takes 64 bytes.
     pub events_per_cpu: u32,
     /// True to record the ends of system calls as well, and thus their durations and results.
     /// Without the ends, recording costs about half as much.

@@ -189,7 +189,7 @@ fn ftrace(timeline: &Timeline, event: &Event) -> Option<FtraceEvent> {
 }
 
 /// Returns the number of a track. It is the track of a request if `tid` is 0, of a thread outside
-/// requests if `trace` is 0, and otherwise of a thread in a request.
+/// requests if `trace` is 0, and otherwise of a thread, lock waits or a span in a request.
 fn uuid(trace: u64, tid: u32) -> u64 {
     // The finaliser of MurmurHash3 makes collisions between tracks unlikely.
     let mut hash =
@@ -338,7 +338,8 @@ fn track_event(kind: i32, track: u64, name: Option<String>, category: &str) -> T
 }
 
 /// Returns the end of the window that contains `ts_ns`, or the end of the last interval on a
-/// processor if that is earlier, but at least `ts_ns`. Returns `ts_ns` if no window contains it.
+/// processor if that is earlier, but at least `ts_ns`. Returns `ts_ns` if no window contains it, or
+/// without such an interval.
 fn end_of(timeline: &Timeline, ts_ns: u64) -> u64 {
     let window = timeline
         .windows

@@ -109,7 +109,7 @@ fn thread(line: &str) -> (u32, &str) {
     }
 }
 
-/// Returns the number after the last ` = `, and the duration of the call in ns if present. Returns
+/// Returns the result after the last ` = `, and the duration of the call in ns if present. Returns
 /// `None` if there is no number, because the call is unfinished or does not return.
 fn result(rest: &str) -> Option<(i64, Option<u64>)> {
     let (_, text) = rest.rsplit_once(" = ")?;
@@ -132,7 +132,8 @@ fn result(rest: &str) -> Option<(i64, Option<u64>)> {
     Some((result, took))
 }
 
-/// Returns the arguments that are numbers or operations of futexes, and 0 for all others.
+/// Returns the arguments that are numbers or known operations of futexes; 0 for others, or 128 if
+/// they end with `_PRIVATE`.
 fn arguments(text: &str) -> [u64; 6] {
     let mut args = [0; 6];
     for (arg, text) in args.iter_mut().zip(text.split(", ")) {
