@@ -84,8 +84,8 @@ impl FieldMapping {
     /// Reads a mapping file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or if a part is invalid or missing. An invalid part gives the
-    /// error its line; a missing one the line of its section, or line 1 if it needs no section.
+    /// Fails if the file cannot be read, or if a part is invalid or missing. The error has the line
+    /// of an invalid part, or of the section of a missing one; line 1 for one outside sections.
     pub fn read(path: &Path) -> Result<Self, MappingError> {
         let unreadable = |source| MappingError::Unreadable {
             path: path.to_owned(),

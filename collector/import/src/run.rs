@@ -166,7 +166,7 @@ impl<'a> RunWriter<'a> {
     }
 
     /// Moves spans to the rows. An exporter that retries may write a span twice, identical in all
-    /// fields. Within one run, such a span is stored once, unless another is sorted in between.
+    /// fields. Within one run, such copies are stored once if the sort makes them neighbours.
     fn put_spans_into_rows(&mut self) {
         let mut spans = std::mem::take(&mut self.spans);
         // The sort is stable, and its key does not distinguish all spans. Equal spans are still

@@ -2,8 +2,8 @@
 //! parents.
 //!
 //! The intervals of a thread nest, so an interval's parent is the last begun interval of its
-//! thread and trace that encloses it. Recorders write intervals in any order, and the names of threads
-//! anywhere: up to [`Tracks::HELD_MAX`] intervals are held, then sorted and passed on.
+//! thread and trace that encloses it. Recorders write intervals in any order, and the names of
+//! threads anywhere: up to [`Tracks::HELD_MAX`] intervals are held, then sorted and passed on.
 
 use std::collections::{BTreeMap, HashMap};
 

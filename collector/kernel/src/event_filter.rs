@@ -51,8 +51,8 @@ impl EventFilter {
     }
 
     /// Processes the next event in order of time. If the gate is open, or if the event reports
-    /// losses, adds it to `events`, after the introductions of its threads. Calls `process_of` to
-    /// find the process of a thread that has no state yet.
+    /// losses, adds it to `events`, after introductions of its threads that are due. Calls
+    /// `process_of` to find the process of a thread that has no state yet.
     pub(crate) fn push(
         &mut self,
         event: Event,

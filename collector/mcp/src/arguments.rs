@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use stroboscope_reports::failure::{Failure, FailureCode};
 use stroboscope_reports::form::{Field, FieldKind, VerbPage};
 
-/// Converts the arguments of a call to names and values of the form's fields. Null counts as
-/// absent. The form itself rejects unknown names and wrong values.
+/// Converts the arguments of a call to names and values of the form's fields. Null, and
+/// false for a flag, count as absent. The form itself rejects unknown names and wrong values.
 ///
 /// # Errors
 /// Fails if the JSON type of a value is wrong.

@@ -6,7 +6,7 @@ use url::form_urlencoded::Serializer;
 /// Arguments that a richer page (`Page::richer_path`) understands, too.
 const OF_EVERY_PAGE: [&str; 3] = ["since", "until", "root"];
 
-/// Returns the address of the page for these arguments, on the site at `base`.
+/// Returns the address of the page on the site at `base`, with those arguments that the page takes.
 pub(crate) fn page_address(base: &str, page: &Page, arguments: &[(String, String)]) -> String {
     let path = page
         .richer_path

@@ -35,8 +35,8 @@ impl<'a> CodePlace<'a> {
     }
 
     /// Returns a function's name with the last part of its module or class. Returns `None` if the
-    /// span is not named like its function, if that part is unknown (or, in spans of `tracing`, only
-    /// the crate), or if either is too long or has characters that such names do not have.
+    /// span is not named like its function, if that part is unknown (or only the crate, in spans of
+    /// `tracing`), or if either is too long or has characters that such names do not have.
     pub(super) fn qualified(&self, name: &str) -> Option<String> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_of_name) {
             return None;

@@ -10,8 +10,8 @@ use crate::clock::ClockLog;
 /// Events of a finished recording, with its windows, clocks and losses.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// Events in order of time for each processor, but not across processors. Interrupts may cause
-    /// exceptions.
+    /// Events in order of time for each processor, but not always across processors. Interrupts
+    /// may cause exceptions.
     pub events: Vec<Event>,
     /// Windows in which the kernel recorded, in monotonic ns.
     pub windows: Vec<Window>,

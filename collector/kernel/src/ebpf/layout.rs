@@ -2,7 +2,7 @@
 
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name};
 
-/// Offsets of the fields of `struct control`, in words, and the values of its mode.
+/// Offsets of the fields of `struct control`, in words, its size, and the values of its mode.
 pub(super) mod control {
     /// Low half: mode. High half: id of the recorder's own process.
     pub(in crate::ebpf) const MODE_SELF: usize = 0;

@@ -339,7 +339,7 @@ fn track_event(kind: i32, track: u64, name: Option<String>, category: &str) -> T
 
 /// Returns the end of the window that contains `ts_ns`, or the end of the last interval on a
 /// processor if that is earlier, but at least `ts_ns`. Returns `ts_ns` if no window contains it, or
-/// without such an interval.
+/// if no such interval exists.
 fn end_of(timeline: &Timeline, ts_ns: u64) -> u64 {
     let window = timeline
         .windows
