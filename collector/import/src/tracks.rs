@@ -83,10 +83,10 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Maximum number of slices held, of tracks, and of roots. Slices that are not held at the same
-    /// time do not become parents of each other.
+    /// Number of held slices, of tracks or of roots at which held slices are passed on. Slices that
+    /// are not held at the same time do not become parents of each other.
     pub(super) const HELD_MAX: usize = 500_000;
-    /// Total size of the held slices' records, in bytes, at which they are passed on.
+    /// Total of the sizes given to [`Tracks::push`], in bytes, at which held slices are passed on.
     const HELD_BYTES_MAX: usize = 256 << 20;
 
     /// Creates tracks for the source with this content hash, recorded by `recorder`.

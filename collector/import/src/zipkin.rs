@@ -2,8 +2,8 @@
 //!
 //! In Zipkin, the two sides of a call may share one span id. In version 1, the annotations `cs`,
 //! `sr`, `ss`, `cr` of one span or of two describe the sides. In version 2, the sides are two
-//! spans, one of them marked `shared`. This module keeps the id for the server's side, which keeps
-//! its children. The client's side gets an id of its own (a hash of the shared one) and becomes the
+//! spans, one of them marked `shared`. In this module, the server's side keeps the id, and thus the
+//! children. The client's side gets an id of its own (a hash of the shared one) and becomes the
 //! parent of the server's side. The sides are matched within [`Zipkin::HELD_MAX`] spans and 128 MiB
 //! of records.
 //!

@@ -17,7 +17,7 @@ pub enum StartError {
         /// Argument for `setcap`.
         grant: String,
     },
-    /// The eBPF programs cannot be loaded, or do not work on this machine.
+    /// The eBPF programs cannot be loaded or set up, or do not work on this machine.
     #[error("the kernel refuses the recorder's eBPF programs: {0}; tracefs may still work")]
     Ebpf(String),
     /// There is no tracefs, or it does not work as required.

@@ -47,8 +47,8 @@ impl Csv {
     /// Reads the line `number`.
     ///
     /// # Errors
-    /// Fails if a quote is still open after more than [`IMPORT_LINE_BYTES_MAX`] bytes, if the record
-    /// is not UTF-8, or if it has another number of fields than the first record.
+    /// Fails if a quote is still open after more than [`IMPORT_LINE_BYTES_MAX`] bytes, if the
+    /// record is not UTF-8, or if it has another number of fields than the first record.
     pub(crate) fn take(&mut self, number: u64, line: &[u8]) -> Result<CsvLine, BadLine> {
         if self.begun.is_empty() {
             self.begun_on = number;

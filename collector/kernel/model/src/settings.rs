@@ -24,7 +24,7 @@ pub enum Processes {
 /// Facility of the kernel that records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Facility {
-    /// eBPF, or tracefs if the eBPF programs cannot be loaded or do not work.
+    /// eBPF, or tracefs if the eBPF programs cannot be loaded or set up, or do not work.
     #[default]
     Best,
     /// eBPF only.
