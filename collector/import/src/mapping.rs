@@ -6,7 +6,7 @@
 //! | key | value |
 //! |---|---|
 //! | `pattern` | a regular expression whose named groups are the fields of a line |
-//! | `csv` | lines are CSV, with this delimiter: `","`; the first line names the columns |
+//! | `csv` | lines are CSV, with this delimiter: `","`; the first record names the columns |
 //! | `records` | the path of a list of records, or of one record, in documents of JSON: `"$.data.spans"`; `"$"`: the document itself |
 //! | `trace`, `task`, `event` | texts with fields in braces: `"{service}/{thread}"` |
 //! | `host` | text with fields, like `trace`; optional |

@@ -1,6 +1,6 @@
-//! Defects of one span or log record.
+//! Defects of one span, log record or event.
 
-/// Reason for leaving out a span or a log record.
+/// Reason for leaving out a span, a log record, or an event of an event log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSpan {
     /// The record is not JSON, or JSON of the wrong shape.
