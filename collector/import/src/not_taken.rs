@@ -16,7 +16,7 @@ const OTHERS: &str = "(other names)";
 /// Part of a source that is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotTaken {
-    /// Path of a key, or kind of a record.
+    /// Path of a key, kind of a record, or description of another part.
     pub name: String,
     /// Number of occurrences.
     pub count: u64,

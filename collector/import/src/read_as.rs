@@ -16,7 +16,7 @@ use stroboscope_store::limits::{IMPORT_RECORD_BYTES_MAX, Limits};
 /// Options that determine how sources are read.
 #[derive(Debug, Default)]
 pub(super) struct ReadAs {
-    /// Required format; `None` detects it.
+    /// Requested format; `None` detects it.
     pub(super) format: Option<Format>,
     /// Mapping that parses logs of other schemas; `None` if the format decides.
     pub(super) mapping: Option<FieldMapping>,

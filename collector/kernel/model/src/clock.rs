@@ -3,18 +3,19 @@
 use stroboscope_analysis::kernel::event::Window;
 use stroboscope_burst::BurstConfig;
 
-/// Offsets of the clocks at one moment.
+/// Offsets of the clocks at one moment. For imported events, whose times count as wall time, all
+/// offsets are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockSample {
     /// Time of the sample, monotonic ns.
     pub at_ns: u64,
     /// Wall time (ns since the Unix epoch) minus monotonic time.
     pub wall_offset_ns: i64,
-    /// TAI minus wall time, as the kernel keeps it, ns; 0 on machines where it was never set.
+    /// TAI minus wall time, as the kernel keeps it, ns; 0 if it was never set, or is unknown.
     pub tai_offset_ns: i64,
-    /// Time since boot minus monotonic time, ns: the time for which the machine was suspended.
+    /// Time since boot minus monotonic time, ns: how long the machine was suspended; 0 if unknown.
     pub boot_offset_ns: i64,
-    /// Uncertainty of the wall time's offset, ns.
+    /// Uncertainty of the wall time's offset, ns; 0 if it was not measured.
     pub uncertainty_ns: u64,
 }
 
