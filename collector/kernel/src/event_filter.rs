@@ -1,6 +1,6 @@
 //! Applies the gate in user space, for a source that records all the time. It keeps the events
 //! within windows. Like the eBPF programs, it introduces each thread at its first event of a
-//! window.
+//! window, but regards windows without an event in between as one.
 
 use std::collections::HashMap;
 
