@@ -4,8 +4,8 @@
 //! The parts that spans share (service, host, the attributes of resource and scope) are made once,
 //! the attributes as JSON; each span's own attributes are appended to them. A single span takes the
 //! slow path if it has links, an event without a name, duplicate attributes, too many attributes,
-//! attributes with the name of a synthesized one, values that are maps, bytes, infinity or NaN, or
-//! a status or value that is given twice. Both paths write the same texts; a test compares them.
+//! attributes named like synthesized ones, values that are maps, bytes, infinity or NaN, or a status
+//! or value that is given twice. Both paths write the same texts; a test compares them.
 
 use prost::Message as _;
 use serde_json::Value;
@@ -18,8 +18,8 @@ use super::own_names::{is_made_of_event, is_made_of_span};
 use super::plain::{Wire, each_field};
 use crate::{Attributes, TakeSpans};
 
-/// Maximum number of attributes of a span or of one of its events. Spans with more take the slow
-/// path.
+/// Maximum number of a span's own attributes, or of attributes of one of its events. Spans with
+/// more take the slow path.
 const KEYS_MAX: usize = 64;
 
 /// A span with borrowed texts.
@@ -370,7 +370,7 @@ fn value(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     let mut found = None;
     each_field(bytes, |field, value| {
         if (1..=7).contains(&field) {
-            // If there are several values, the last one counts; such spans take the slow path.
+            // Only the slow path decides between several values, or merges them.
             if found.is_some() {
                 return None;
             }

@@ -2,7 +2,7 @@
 //!
 //! Bytes are stored as hex digits, and infinity and NaN as their names, which could also be texts.
 //! A map with duplicate keys loses some of its values. The attribute `otel.exact` contains such
-//! values a second time, by key, in the notation of OTLP's JSON.
+//! values a second time, by key, in the notation of OTLP's JSON. Log records mostly lack it.
 
 use serde_json::{Map, Value, json};
 

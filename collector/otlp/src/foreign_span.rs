@@ -5,12 +5,12 @@ use twox_hash::XxHash3_128;
 
 use super::BadSpan;
 
-/// Limits that [`ForeignSpan::check`] applies to a span.
+/// Limits of the texts and attributes of a span or log record.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanLimits {
     /// Maximum length of a trace id or a name, in bytes.
     pub string_bytes_max: usize,
-    /// Maximum number of attributes of the span, or of one of its events.
+    /// Maximum number of attributes of a span, an event or a log record.
     pub attributes_max: usize,
 }
 
@@ -23,7 +23,7 @@ pub trait TakeSpans {
     fn not_taken(&mut self, line: u64, name: &str, count: u64);
 }
 
-/// Attributes by key; if a key occurs twice, the last value counts.
+/// Attributes of a span, an event or a log record, by key.
 pub type Attributes = Map<String, Value>;
 
 /// An event inside a span.
@@ -39,7 +39,7 @@ pub struct ForeignEvent {
 /// A span to import. Texts are empty if the source does not give them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForeignSpan {
-    /// Trace id as written by the source; a 64-bit id equals the one padded with zeros on the left.
+    /// Trace id as a text; a 64-bit id in hex equals the one padded with zeros on the left.
     pub trace: String,
     pub span_id: u64,
     /// Id of the parent; 0 for none.
@@ -58,7 +58,7 @@ pub struct ForeignSpan {
 }
 
 impl ForeignSpan {
-    /// Checks the texts of the span, the order of its times, and the number of its attributes.
+    /// Checks the trace id, the names, the order of start and end, and the numbers of attributes.
     ///
     /// # Errors
     /// Returns the first defect.

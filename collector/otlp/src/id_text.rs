@@ -17,7 +17,7 @@ pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
     base64_of(text, false).or_else(|| hex_of(text))
 }
 
-/// Decodes a base64 text of 8 or 16 bytes. With `needs_padding`, accepts only a text that cannot be
+/// Decodes 8 or 16 bytes from base64. With `needs_padding`, accepts only a text that cannot be
 /// a word, because it ends in `=`. Returns `None` for other texts.
 pub fn base64_of(text: &str, needs_padding: bool) -> Option<Vec<u8>> {
     let fits = match text.len() {

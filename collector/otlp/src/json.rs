@@ -57,7 +57,7 @@ pub(super) fn i64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i
         .transpose()
 }
 
-/// Reads a number, or a string that contains one, as OTLP writes infinity and NaN. Null is `None`.
+/// Reads a number, or a string that contains one, such as `"Infinity"`. Null is `None`.
 pub(super) fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(from)? else {
         return Ok(None);

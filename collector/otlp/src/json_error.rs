@@ -2,7 +2,7 @@
 
 use crate::BadSpan;
 
-/// Returns the error's text with the column, but without the line: the parser counts lines from the
+/// Returns the error's text with any column, but without the line: the parser counts lines from the
 /// beginning of the text, and only the caller knows the actual number.
 pub fn without_line_number(error: &serde_json::Error) -> String {
     let text = error.to_string();

@@ -1,31 +1,31 @@
 //! Reads spans and log records of OTLP, and converts stored spans to OTLP.
 //!
 //! The service is the resource's `service.name`, the host its `host.name`, `host.id` or
-//! `k8s.pod.name`. The kinds client and server become flags. Other fields become attributes. Their
-//! names are those that OpenTelemetry defines for other formats ("Mapping to non-OTLP formats"),
-//! where it defines one. If a key occurs twice, the last value counts; for service and host, the
-//! first.
+//! `k8s.pod.name`. The kinds client and server become flags. Fields without a counterpart become
+//! attributes. Their names are those that OpenTelemetry defines for other formats ("Mapping to
+//! non-OTLP formats"), where it defines one. If a key occurs twice, the last value counts; for
+//! service and host, the first.
 //!
 //! | of OTLP | attribute |
 //! |---|---|
 //! | resource: attributes, schema URL, dropped attributes | `resource.KEY`, `otel.resource.schema_url`, `otel.resource.dropped_attributes_count` |
 //! | scope: name, version, schema URL, attributes, dropped attributes | `otel.scope.name`, `.version`, `.schema_url`, `.dropped_attributes_count`; `scope.KEY` |
 //! | status: error, ok, other; description | `error: true`, `otel.status_code: "OK"`, its number; `otel.status_description` |
-//! | old status code 2; others but 0 | `error: true` if unset; also `otel.deprecated_status_code` |
+//! | old status code 2; others but 0 | `error: true` if the status is unset; also `otel.deprecated_status_code` |
 //! | kinds internal, producer, consumer, other | `span.kind`, a text or its number |
 //! | trace state, flags | `w3c.tracestate`, `otel.flags` |
 //! | dropped attributes, events, links (also an event's attributes) | `otel.dropped_attributes_count`, … |
 //! | links | `links`, a list of objects: `trace_id`, `span_id`, and if present `trace_state`, `flags`, `dropped_attributes_count`, `attributes` |
 //! | values that JSON cannot express, such as bytes and infinity | bytes as hex digits, infinity as its name; and in `otel.exact` as in OTLP's JSON |
-//! | a span's or event's own attributes with the name of one in this table | unchanged, with their names in `otel.own_names`; if both exist, in `otel.shadowed` |
+//! | a span's own attributes with names that those in this table may have; an event's own `otel.…` | unchanged, with their names in `otel.own_names`; if both exist, in `otel.shadowed` |
 //! | events without a name | `event`, with `otel.event_name: ""` |
 //! | original name of a span that is named by its statement (see `query`) or gets its module as a prefix, such as `get::apply` (see `code_place`) | `otel.span_name` |
 //! | a resource's service name that is empty or not a text | `resource.service.name` |
 //!
 //! [`StoredSpan::parts`] is the inverse, with the exceptions that its module names.
 //!
-//! `foreign_span`, `typed` (JSON), `wire` (protobuf) and `id_text` serve importers of other
-//! formats, too.
+//! Some modules serve importers of other formats, too, such as `foreign_span`, `typed` (JSON),
+//! `wire` (protobuf) and `id_text`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -155,7 +155,7 @@ pub fn spans_of(number: u64, message: &ResourceSpans, take: &mut dyn TakeSpans) 
     }
 }
 
-/// Values that the spans of a resource share.
+/// Values that the spans or log records of a resource share.
 struct OfResource {
     service: String,
     host: String,

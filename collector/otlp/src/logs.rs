@@ -8,14 +8,14 @@
 //! | of OTLP | here |
 //! |---|---|
 //! | event name, or the attribute `event.name`, as it was until 2025 | name |
-//! | without one: words before the first value in the text, else the severity, else `log` | name |
+//! | without one: words before the first value in the text, else the severity's text, else `log` | name |
 //! | time, else the observed time | time |
 //! | service, and the attribute `thread.name` or `thread.id`; `log` without either | task |
 //! | body, severity, observed time | attributes `log.body`, `log.severity_text`, `log.severity_number`, `log.observed_time_unix_nano` |
 //! | flags, dropped attributes | `otel.flags`, `otel.dropped_attributes_count` |
 //!
 //! Attributes keep their names. An attribute with the name of one in the last two rows is in
-//! `otel.shadowed` if the record has that field, too. For the body and all other attributes, the
+//! `otel.shadowed` if the record has that field, too. For the body and most other attributes, the
 //! exact forms of values that JSON cannot express are not stored. Attributes of resource and scope
 //! are stored as for [spans](super).
 
@@ -109,7 +109,7 @@ struct ResourceLogsText<'a> {
     schema_url: String,
 }
 
-/// Log records of one logger, still unparsed: a defect in one does not affect the next.
+/// Log records of one scope, still unparsed: a defect in one record does not affect the next.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ScopeLogsText<'a> {

@@ -44,7 +44,7 @@ pub struct ScopeSpans {
     pub schema_url: String,
 }
 
-/// The entity that recorded the spans.
+/// The entity that recorded spans or log records.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Resource {
@@ -179,13 +179,13 @@ pub struct Status {
     #[prost(int32, tag = "3")]
     #[serde(deserialize_with = "status_code")]
     pub code: i32,
-    /// Status code before version 0.10; each value other than 0 is an error.
+    /// Status code before version 0.10; each value other than 0 was an error.
     #[prost(int32, tag = "1")]
     #[serde(deserialize_with = "nullable", alias = "deprecated_code")]
     pub deprecated_code: i32,
 }
 
-/// Attribute: a key and its value; `None` is an empty value.
+/// Attribute or entry of a map: a key and its value; `None` is an empty value.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KeyValue {
@@ -196,14 +196,14 @@ pub struct KeyValue {
     pub value: Option<AnyValue>,
 }
 
-/// Value of an attribute.
+/// Value of an attribute, an item of a list, or a log record's body.
 #[derive(Clone, PartialEq, Message)]
 pub struct AnyValue {
     #[prost(oneof = "AnyKind", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub kind: Option<AnyKind>,
 }
 
-/// Value of an attribute, by its kind.
+/// Content of an [`AnyValue`], by its kind.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum AnyKind {
     #[prost(string, tag = "1")]

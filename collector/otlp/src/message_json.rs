@@ -22,7 +22,7 @@ pub(super) struct ResourceSpansText<'a> {
     pub(super) schema_url: String,
 }
 
-/// Spans of one scope, still unparsed: a defect in one does not affect the next.
+/// Spans of one scope, still unparsed: a defect in one span does not affect the next.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ScopeSpansText<'a> {

@@ -1,5 +1,5 @@
 //! Chooses names for operations. Spans of database statements and functions may have names that do
-//! not distinguish them; their attributes do.
+//! not distinguish them, but attributes that do.
 
 use super::code_place::CodePlace;
 use super::message::{AnyKind, KeyValue};

@@ -2,11 +2,11 @@
 //! with these exceptions:
 //!
 //! Elements whose order has no meaning in OTLP (resources, the scopes of a resource, attributes)
-//! are in the store's order. Present but empty fields (an empty scope, an unset status) are
-//! omitted. The store keeps only the last of duplicate attributes, and no unknown fields. Trace ids
-//! of 64 bits become ids of 128 bits. A span without a name that was named by its statement keeps
-//! that name. If the current status is unset, a deprecated status code other than 0 makes it an
-//! error; the deprecated code 2 itself is omitted.
+//! are in the store's order. An empty field (a scope, a status, a value) may become a missing one,
+//! or the reverse. The store keeps only the last of duplicate attributes, and no unknown fields.
+//! Trace ids of 64 bits become ids of 128 bits. A span without a name that was named by its
+//! statement keeps that name. If the current status is unset, a deprecated status code other than 0
+//! makes it an error; the deprecated code 2 itself is omitted.
 
 use std::collections::BTreeMap;
 
@@ -331,7 +331,7 @@ impl<'a> AttributeFacts<'a> {
     }
 }
 
-/// Parses a value that is stored in the notation of OTLP's JSON; `None` if it has another form.
+/// Parses a value that is stored in the notation of OTLP's JSON; `None` for most other forms.
 fn otlp_value(kept: &AnyValue) -> Option<AnyValue> {
     serde_json::from_value(super::value(Some(kept))).ok()
 }

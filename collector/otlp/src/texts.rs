@@ -129,7 +129,7 @@ mod tests {
     use crate::message::{AnyKind, AnyValue, ArrayValue, KeyValue, ScopeSpans, Span};
     use crate::{LogRecord, ScopeLogs};
 
-    /// Text with a mark whose last byte is later replaced by one that is not UTF-8.
+    /// Text whose last byte is later replaced by one that is not UTF-8.
     const MARK: &str = "bad\u{7f}";
 
     fn text(text: &str) -> Option<AnyValue> {

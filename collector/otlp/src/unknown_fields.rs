@@ -105,8 +105,8 @@ fn walk(bytes: &[u8], message: &Message, ignored: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Returns the elements of a message that is a list of `ResourceSpans`, such as Tempo's `Trace`.
-/// Returns `None` for any other message, such as a `ResourceSpans` itself. Both occur as field 1: a
+/// Returns the elements of a list of `ResourceSpans` with scopes, such as Tempo's `Trace`. Returns
+/// `None` for any other message, such as a `ResourceSpans` itself. Both occur as field 1: a
 /// `Trace` in Tempo's response, and a `ResourceSpans` in a request.
 pub fn of_trace(message: &[u8]) -> Option<Vec<&[u8]>> {
     let lists: Result<Vec<_>, _> = fields(message).collect();

@@ -34,7 +34,7 @@ pub(crate) enum Refusal {
     /// The memory of queries is exhausted now; a retry may succeed.
     #[error("{0}")]
     Busy(String),
-    /// The store cannot be read.
+    /// The store cannot be read, or temporary files cannot be written.
     #[error("{0}")]
     Store(#[from] StoreError),
     /// The response could not be built: its task panicked or was cancelled, or its serialization

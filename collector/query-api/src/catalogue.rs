@@ -47,7 +47,7 @@ struct CatalogueState {
 #[derive(Debug)]
 struct FileServices {
     services: Services,
-    /// Time of the next attempt; `None` if the whole file was read.
+    /// Time of the next attempt; `None` if the file is undamaged.
     retry: Option<Instant>,
 }
 

@@ -16,8 +16,8 @@
 //! - [`jaeger`]: Jaeger's responses and routes.
 //! - [`tempo`]: Tempo's responses and routes.
 //!
-//! Conversions are pure functions, and do not read the store. This crate does not write to the
-//! store, and does not depend on the server.
+//! Conversions do not read the store. This crate does not write to the store, and does not depend
+//! on the server.
 
 mod answer;
 mod attributes;

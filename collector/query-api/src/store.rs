@@ -35,7 +35,7 @@ pub enum ReadError {
     /// The store cannot be listed, or temporary files cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A trace takes more memory than the query has.
+    /// A trace takes more memory than the query may use, or than is free.
     #[error("a trace of {} spans: {}", .0.spans, .0.lack)]
     TooLarge(TraceTooLarge),
 }
@@ -80,7 +80,7 @@ impl Traces {
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, if temporary files cannot be written, or if
-    /// the trace takes more memory than the query may.
+    /// the trace takes more memory than the query may use, or than is free.
     pub fn by_id(
         &self,
         id: u128,
@@ -330,7 +330,7 @@ mod tests {
     const HOURS: i64 = 18;
     const PER_HOUR: i64 = 6;
 
-    /// Returns beginning and id of each trace that was written, the latest first.
+    /// Writes traces, and returns the beginning and id of each, the latest first.
     fn written(store: &Store) -> Vec<(i64, u128)> {
         let mut all = Vec::new();
         for hour in (0..HOURS).filter(|hour| hour % 7 != 3) {

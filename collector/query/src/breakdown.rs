@@ -22,7 +22,7 @@ use stroboscope_store::tables::AttributeKeys;
 
 /// Name of the stratum of requests without the attribute.
 const NO_STRATUM: &str = "(none)";
-/// Name of the stratum of values that are not numbers, if strata are quantiles.
+/// Name of the stratum of values that are not finite numbers, if strata are quantiles.
 const NOT_A_NUMBER: &str = "(not a number)";
 /// Maximum number of values of a numeric attribute that are strata of their own by default. With
 /// more values, the strata are quantiles.

@@ -42,8 +42,8 @@ pub struct SearchPlan {
     /// that it reads. `of` is the number of selected requests.
     pub read: u64,
     pub of: u64,
-    /// Attributes that rows of the searched files may have, according to the files' statistics;
-    /// empty if all requests are read.
+    /// Attributes that rows of the searched files may have, as far as the files' statistics show
+    /// them; empty if all requests are read.
     pub(super) present: Vec<String>,
 }
 

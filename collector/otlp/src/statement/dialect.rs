@@ -13,7 +13,7 @@ pub(crate) enum Dialect {
 
 impl Dialect {
     /// Returns the dialect of a database, by its name in `db.system.name` or `db.system`. Returns
-    /// `None` if its statements are not SQL, but may begin with the same words.
+    /// `None` for caches whose commands are not SQL, but may begin with the same words.
     pub(crate) fn of(system: Option<&str>) -> Option<Self> {
         Some(match system.unwrap_or_default() {
             "postgresql" | "cockroachdb" | "redshift" | "aws.redshift" | "edb" | "oracle"

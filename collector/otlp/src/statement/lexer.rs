@@ -166,7 +166,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Reports whether `#` before `next` begins a comment: always in MySQL; in an unknown dialect,
-    /// unless it may begin an operator such as PostgreSQL's `#>`; never in other dialects.
+    /// unless it begins `#>` or `#=`, as some operators do; never in other dialects.
     fn is_comment(&self, next: Option<u8>) -> bool {
         match self.dialect {
             Dialect::MySql => true,
@@ -248,7 +248,7 @@ impl<'a> Lexer<'a> {
         Token::Literal
     }
 
-    /// Reports whether the next token follows an operand, and so cannot be one.
+    /// Reports whether the last token counts as an operand.
     fn is_after_operand(&self) -> bool {
         match self.last {
             Some(Token::Word(word)) => !is_keyword(word),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::trace::StoredTrace;
 
-/// Returns the root, the times, and the counts of spans of a trace and of each of its services.
+/// Returns the root and the times of a trace, and the counts of its spans, in total and by service.
 /// Times are texts.
 #[must_use]
 pub fn summary_json(trace: &StoredTrace) -> Value {

@@ -92,7 +92,7 @@ fn span_json(trace_id: &str, span: &TraceSpan, parts: &SpanParts, process: &str)
     })
 }
 
-/// Converts OTLP's fields to tags, as OpenTelemetry specifies for formats without such fields.
+/// Converts fields of OTLP to tags, as OpenTelemetry specifies for formats without such fields.
 fn tags(span: &TraceSpan, parts: &SpanParts) -> Vec<Value> {
     let (scope, own) = (&parts.scope, &parts.span);
     let mut tags = Vec::new();

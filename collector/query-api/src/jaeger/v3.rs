@@ -121,7 +121,7 @@ fn result(found: &[StoredTrace], share: QueryShare) -> Result<ResponseBuffer, Re
     }
     let mut written = ResponseBuffer::new(share);
     written.text(r#"{"result":{"resourceSpans":"#)?;
-    // Each trace is converted separately, as clients split traces by their order.
+    // Each trace is converted separately, because clients expect the spans of a trace together.
     let messages = found.iter().flat_map(StoredTrace::resource_spans);
     written.list(messages.map(|message| resource_spans_json(&message)))?;
     written.text("}}")?;

@@ -33,8 +33,7 @@ const INTRINSICS: [&str; 14] = [
     "statusMessage",
     "traceDuration",
 ];
-/// Prefixes of attributes that are derived from other fields of a span, and are hidden from
-/// clients.
+/// Prefixes of attributes that are derived from other fields of OTLP, and are hidden from clients.
 const MADE: [&str; 3] = ["otel.", "w3c.", "scope."];
 
 pub(super) fn routes() -> Router<Door> {
