@@ -2,8 +2,8 @@
 
 use crate::BadSpan;
 
-/// Returns the error's text with any column, but without the line: the parser counts lines from the
-/// beginning of the text, and only the caller knows the actual number.
+/// Returns the error's text with its column, if any, and without the line: the parser counts lines
+/// from the beginning of the text, and only the caller knows the actual number.
 pub fn without_line_number(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());

@@ -9,8 +9,8 @@ use crate::SpanLimits;
 
 /// Maximum nesting of values; more than people write, and below prost's limit of 100.
 const DEPTH_MAX: u32 = 16;
-/// Upper bound for the attributes synthesized from other fields of an event, or of a span, its
-/// scope and its resource: status, kind, state, counts, links …
+/// Maximum number of attributes synthesized from other fields of an event, or of a span, its scope
+/// and its resource: status, kind, state, counts, links …
 const MADE_ATTRIBUTES: usize = 24;
 
 /// Returns the number of spans and events in a request if the whole request is plainly valid, and

@@ -86,7 +86,7 @@ static RESOURCE_SPANS: Message = Message {
     ],
 };
 
-/// Calls `ignored` with the message name and the number of each unknown field of a `ResourceSpans`.
+/// Calls `ignored` with the message name and the number of each unknown field in a `ResourceSpans`.
 /// Does not search the lists and maps in values of attributes.
 pub fn unknown(message: &[u8], ignored: &mut dyn FnMut(&str)) {
     walk(message, &RESOURCE_SPANS, ignored);

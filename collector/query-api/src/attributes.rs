@@ -1,5 +1,5 @@
 //! Names and values of the most frequent attributes: those with columns of their own in a file.
-//! Reads only these columns.
+//! Reads no other columns.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

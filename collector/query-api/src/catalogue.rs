@@ -47,7 +47,7 @@ struct CatalogueState {
 #[derive(Debug)]
 struct FileServices {
     services: Services,
-    /// Time of the next attempt; `None` if the file is undamaged.
+    /// Time of the next attempt; `None` for no further attempt.
     retry: Option<Instant>,
 }
 

@@ -1,5 +1,5 @@
-//! Attribute names: lists those that requests have, and builds the error for a name that no request
-//! has.
+//! Attribute names: lists those that requests have, and builds the error for a name that a query
+//! did not find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,8 +44,8 @@ fn called(key: &str) -> String {
     }
 }
 
-/// Returns the error for an attribute that no request has. Reads the selected traces to list the
-/// attributes that exist, and returns the error of this reading if it fails.
+/// Returns the error for an attribute that a query did not find. Reads the selected traces to list
+/// their attributes, and returns the error of this reading if it fails.
 pub(super) fn no_such_attribute(
     source: &Source,
     selection: Selection,
@@ -111,8 +111,8 @@ impl AttributeCounts {
         self.0.contains_key(attribute)
     }
 
-    /// Returns the `most` attributes that occur in the most traces, and the number of attributes
-    /// that are not returned.
+    /// Returns the `most` counted attributes that occur in the most traces, and the number of the
+    /// other counted attributes.
     pub(super) fn most_common(&self, most: usize) -> (Vec<String>, usize) {
         let mut counts: Vec<(&Arc<str>, u64)> =
             self.0.iter().map(|(key, count)| (key, *count)).collect();
@@ -129,7 +129,7 @@ impl AttributeCounts {
         )
     }
 
-    /// Returns the error for an attribute that none of the counted traces has.
+    /// Returns the error for an attribute that a query did not find.
     pub(super) fn no_such_attribute(&self, attribute: &str) -> QueryError {
         let (recorded, more) = self.most_common(LISTED_MAX);
         let known = KNOWN_OF_ALL.map(str::to_owned).into_iter().chain(recorded);

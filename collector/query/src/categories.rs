@@ -245,7 +245,7 @@ impl Categories {
     }
 }
 
-/// Times of one category of segments, as weighted sums over requests.
+/// Times of one category of segments, as weighted sums over requests that took time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryTotals {
     pub category: String,

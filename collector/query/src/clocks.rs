@@ -50,7 +50,7 @@ pub struct ClockReport {
 }
 
 /// Compares the clocks of all hosts in two passes over the store. The first pass aligns the clocks.
-/// The second pass checks each round trip against the alignment. `reference` names the host that
+/// The second pass checks the round trips against the alignment. `reference` names the host that
 /// the others are related to. Without it, this is the host with the most round trips.
 ///
 /// # Errors
