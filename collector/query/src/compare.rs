@@ -31,7 +31,7 @@ use super::sampled_notes::WeightUse;
 use super::source::{Selection, Source};
 use super::study::{Question, Study, StudyInput};
 
-/// Requests of a period: those of a selection, or those of them with an attribute value.
+/// Requests of a period: all of a selection, or only those with an attribute value.
 #[derive(Clone, Debug)]
 pub struct PeriodOf {
     /// Data directory that has the requests.
@@ -49,7 +49,7 @@ pub struct Flows {
     /// Number of requests whose latency is outside the requested range.
     pub others: WeightedCount,
     pub notes: Notes,
-    /// Outcomes of the requests, including incomplete ones; `None` if not requested.
+    /// Outcomes of the requests, including incomplete ones; `None` if not requested or once taken.
     outcomes: Option<OutcomePass>,
 }
 
@@ -260,7 +260,8 @@ struct FlowsQuestion {
     with_outcomes: bool,
 }
 
-/// Pass that finds the flows of requests with an attribute value and a latency in a range.
+/// Pass that finds the flows of the requests with a latency in a range and, if one is requested, an
+/// attribute value.
 struct SomeFlows<'a> {
     only: Option<&'a (Attribute, String)>,
     latency_ns: RangeInclusive<u64>,

@@ -33,8 +33,8 @@ impl Cutter {
         }
     }
 
-    /// Aligns the timestamps of records, cuts the records into segments, removes excluded segments,
-    /// and finds the critical path.
+    /// Aligns the timestamps of records, cuts the records into segments, removes the segments that
+    /// the model left out, and finds the critical path.
     pub(super) fn path(
         &mut self,
         inference: &Inference,
@@ -56,8 +56,7 @@ impl Cutter {
             *self.diagnostics.entry(diagnostic.cause()).or_default() += 1;
         }
         self.excluded.remove_from(&mut trace, &self.labels);
-        // Removes the segments of a large trace for which the model had no memory. They have no
-        // relations.
+        // Removes segments that the model left out for lack of memory. They have no relations.
         let model = &inference.model;
         let is_known = |id| model.segment_counts(id).traces > 0;
         trace

@@ -44,7 +44,7 @@ pub struct Distinction {
     /// Explanation of what distinguishes the changed requests from the unchanged ones. If times
     /// changed, the sides are the later and the earlier requests.
     pub explanation: Explanation,
-    /// Period of the requests of both sides; `None` if the sides are the two periods. If it is the
+    /// Period of the requests of both sides; `None` if they are of both periods. If it is the
     /// earlier period, the changed side has the structure that later vanished.
     pub within: Option<Period>,
     /// Explanation of what distinguishes the later requests that changed from the other later ones;
@@ -122,7 +122,7 @@ impl Distinction {
     }
 }
 
-/// Counts the attribute values that a tree asks about in these requests.
+/// Collects the attribute values that a tree asks about from these requests.
 fn rows_of<'a>(
     tree: &LearnedTree,
     requests: impl IntoIterator<Item = &'a ExplainedRequest>,
@@ -265,8 +265,8 @@ fn kept(
     periods[1].source.cache()?.find(SAID, &asked)
 }
 
-/// Returns the cache key of a table, which contains everything that the table depends on; `None` if
-/// a period's source has no cache.
+/// Returns the cache key of a table, which contains everything that the table's requests depend on;
+/// `None` if a period's source has no cache.
 fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: ExplainSubject) -> Option<String> {
     let of = |period: &PeriodOf| {
         let state = period.source.cache()?.state();

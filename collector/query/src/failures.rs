@@ -34,10 +34,10 @@ pub use origins::{FailureGroup, GroupedFailures};
 use rate::OutcomesOverTime;
 pub use rate::{Outcomes, RateChange};
 
-/// Maximum number of root operations whose error rate is searched for changes. Those with the most
-/// failed requests are chosen.
+/// Maximum number of root operations whose error rate is searched for changes, or compared between
+/// periods. Those with the most failed requests are chosen.
 const ROOTS_SEARCHED: usize = 8;
-/// Maximum probability of a false alarm in the search over all root operations together.
+/// Maximum probability of a false alarm in such a search or comparison of all root operations.
 const FALSE_ALARMS_MAX: f64 = 0.03;
 
 /// Outcomes and latency of the requests of one root operation.
@@ -125,8 +125,8 @@ pub fn failures(
     let mut all = OutcomePass::default();
     workers.into_iter().for_each(|worker| all.merge(worker));
     let mut found = all.failures(notes);
-    // Compares only requests after a rise of the error rate. Earlier requests mostly succeeded,
-    // whatever their attributes.
+    // If the error rate rose, compares only requests after the rise. Earlier requests failed less
+    // often, whatever their attributes.
     let rose = |root: &str| {
         let mut changes = found.changes.iter();
         changes.find(|change| change.root == root && change.rates[1] > change.rates[0])
@@ -148,7 +148,7 @@ pub(super) struct OutcomePass {
 }
 
 impl OutcomePass {
-    /// Observes a request, whose timestamps must be aligned.
+    /// Observes a request by its timestamps, which the caller aligns unless it trusts the clocks.
     pub(super) fn observe(&mut self, records: &TraceRecords) {
         let name = records.root_name();
         let weight = records.weight();

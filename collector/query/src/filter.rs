@@ -1,4 +1,4 @@
-//! Selection of requests by a formula, for every question.
+//! Selection of requests by a formula.
 
 use std::sync::Arc;
 

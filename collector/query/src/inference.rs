@@ -46,10 +46,10 @@ pub struct Inference {
     pub exclude: Option<Regex>,
     /// True if trailing tokens of names are data elements, as in [`InferSettings`].
     pub trailing_elements: bool,
-    /// Number of relations over the course of the inference; empty if not requested.
+    /// Number of relations over the course of the inference; empty if not requested, or if another
+    /// model was merged in.
     pub convergence: Vec<ConvergencePoint>,
-    /// Numbers of complete and incomplete traces, and latency of those in the model, by root
-    /// operation.
+    /// Numbers of complete and incomplete traces, and latency of the used ones, by root operation.
     pub roots: ByRoot,
     /// Kinds of the operations' spans, such as server or client.
     pub kinds: SpanKinds,

@@ -1,5 +1,5 @@
-//! Checks that the sides are alike in everything but the change: their users, their request rates,
-//! and their operations.
+//! Checks that the sides are comparable: their shares of the users, their numbers of requests per
+//! user, and their shares of operations.
 
 use std::collections::HashMap;
 

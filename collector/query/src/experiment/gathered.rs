@@ -24,7 +24,8 @@ pub(super) struct SeenRequest {
     pub(super) observed: ExperimentRequest,
 }
 
-/// Requests of both sides in one part of the store, with counts of the requests that were left out.
+/// Requests of both sides in one or several parts of the store, with counts of the requests that
+/// were left out.
 #[derive(Debug, Default)]
 pub(super) struct PartRequests {
     pub(super) seen: Vec<SeenRequest>,
@@ -135,7 +136,7 @@ impl PartRequests {
         self.is_unit_said |= other.is_unit_said;
     }
 
-    /// Returns an error if the requested attributes or values do not occur.
+    /// Returns an error if a requested attribute does not occur, or if a side has no requests.
     pub(super) fn check(
         &self,
         source: &Source,
@@ -163,8 +164,8 @@ impl PartRequests {
     }
 }
 
-/// Returns the start and end of the root span in ns. An event log has no root, so its first and
-/// last events count instead. Returns `None` for a trace with neither.
+/// Returns the start and end of the root span in ns. Without a root, as in an event log, the first
+/// and last events count instead. Returns `None` for a trace with neither.
 fn request_time_ns(records: &TraceRecords) -> Option<(i64, i64)> {
     if let Some(root) = records.root() {
         return Some((root.start_ns, root.end_ns));

@@ -15,13 +15,14 @@ use crate::notes::Notes;
 /// Maximum number of root operations that are compared separately. Those with the most requests are
 /// chosen.
 const OPERATIONS_MAX: usize = 8;
-/// Number of equal blocks of time that replace bursts if there are fewer than two recorded bursts.
+/// Maximum number of equal blocks of time that replace bursts if fewer than two bursts were
+/// recorded.
 const BLOCKS: i64 = 200;
 const HOUR_NS: i64 = 3_600_000_000_000;
 /// Hours of a week. The week begins on a Thursday, like the Unix epoch, which does not matter here.
 const HOURS_OF_WEEK: i64 = 168;
 
-/// Metrics that are compared.
+/// Metrics that are compared, and whose noise is measured.
 const METRICS: [Metric; 4] = [
     Metric::Mean,
     Metric::Quantile(0.5),
@@ -38,7 +39,7 @@ impl PartRequests {
         bursts: &[(i64, i64)],
         notes: Notes,
     ) -> ExperimentReport {
-        // Makes the result independent of the order of reading.
+        // Makes the order of the requests independent of the order of reading.
         self.seen
             .sort_unstable_by_key(|seen| (seen.at_ns, seen.observed.unit));
         let is_of_bursts = bursts.len() > 1;
@@ -94,7 +95,8 @@ impl PartRequests {
         }
     }
 
-    /// Assigns requests to the recorded bursts; without bursts, to [`BLOCKS`] equal blocks of time.
+    /// Assigns each request to the last recorded burst that opened by its start; without bursts, to
+    /// one of at most [`BLOCKS`] equal blocks of time.
     fn number_bursts(&mut self, bursts: &[(i64, i64)]) {
         let first_ns = self.seen.first().map_or(0, |seen| seen.at_ns);
         let last_ns = self.seen.last().map_or(0, |seen| seen.at_ns);
@@ -107,7 +109,7 @@ impl PartRequests {
         }
     }
 
-    /// Removes and returns the requests that were recorded while both sides were treated alike.
+    /// Removes and returns the requests that began while both sides were treated alike.
     fn take_equal(&mut self, settings: &ExperimentSettings) -> Vec<SeenRequest> {
         let Some(range) = settings.equal else {
             return Vec::new();

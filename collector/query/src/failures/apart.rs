@@ -2,7 +2,7 @@
 //! decision tree as in `explain`.
 //!
 //! The pass that counts failures keeps a sample of the ids of failed requests and of others. The
-//! attributes of these requests are read afterwards. Attributes that describe a failure or a
+//! attributes of some of these are read afterwards. Attributes that describe a failure or a
 //! response are left out, because they explain nothing. Attributes of events are left out, because
 //! they may describe the failure.
 
@@ -126,7 +126,7 @@ pub(super) fn tell_apart<'a>(
         return Ok(Vec::new());
     }
     let mut parts = source.parts(selection, &AttributeKeys::all())?;
-    // A request of a connection has an id of its own, by which the store cannot find it.
+    // A request divided from a trace has an id of its own, by which the store cannot find it.
     if source.connections().is_empty() {
         parts = parts.only(wanted.keys().map(|id| id.0).collect());
     }
@@ -151,7 +151,8 @@ pub(super) fn tell_apart<'a>(
     Ok(apart)
 }
 
-/// Returns a request with the attributes of its spans, except those that describe its failure.
+/// Returns a request with the attributes of its spans, except those that describe its failure or
+/// response.
 fn explained(records: &mut TraceRecords, wanted: &WantedRequest) -> ExplainedRequest {
     records
         .attributes
