@@ -116,7 +116,7 @@ pub struct ExperimentReport {
     pub notes: Notes,
 }
 
-/// Compares test and control. Reads the store once.
+/// Compares test and control. Reads the selected requests once.
 ///
 /// # Errors
 /// Fails if the store cannot be read, if there is too little memory, if no request has one of the

@@ -37,7 +37,7 @@ pub use rate::{Outcomes, RateChange};
 /// Maximum number of root operations whose error rate is searched for changes, or compared between
 /// periods. Those with the most failed requests are chosen.
 const ROOTS_SEARCHED: usize = 8;
-/// Maximum probability of a false alarm in such a search or comparison of all root operations.
+/// Maximum probability of a false alarm in a search or comparison, over all root operations.
 const FALSE_ALARMS_MAX: f64 = 0.03;
 
 /// Outcomes and latency of the requests of one root operation.

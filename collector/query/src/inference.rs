@@ -96,7 +96,7 @@ impl Inference {
     }
 
     /// Returns the inference with the other one's model merged into its own, so that its relations
-    /// rest on the evidence of both. A comparison of two periods uses the result for both. The
+    /// rest on the evidence of both. A comparison of two periods joins each one with the other. The
     /// convergence is dropped, and everything else is unchanged.
     pub(super) fn joined(&self, other: &Self, tolerance: f64) -> Self {
         let mut model = self.model.clone();

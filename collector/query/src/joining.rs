@@ -17,8 +17,8 @@ type Operation = (Arc<str>, Arc<str>);
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct JoinCounts {
     requests: u64,
-    /// Number of requests with a single SDK-recorded span that is neither a server span, nor a
-    /// client span, nor declared to be a request. By operation.
+    /// Number of requests, by operation, with a single SDK-recorded span that is neither a server
+    /// span, nor a client span, nor declared to be a request.
     alone: BTreeMap<Operation, u64>,
     /// Number of client spans, and number of client spans with a server span as a child, by
     /// operation.

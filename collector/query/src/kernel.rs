@@ -22,7 +22,7 @@ pub struct KernelPart {
     /// Burst-configs of the chunks that were read, in order of first use.
     pub burst_configs: Vec<u64>,
     /// Burst-configs that services of the host used in batches that touch the shown time, without
-    /// those in `burst_configs`, in ascending order.
+    /// those in `burst_configs`, in ascending order. Only parts of a timeline have them.
     pub services_configs: Vec<u64>,
     /// Numbers of events lost from the start of the recording to the last chunk that was read.
     pub lost: LossCounts,
@@ -30,7 +30,7 @@ pub struct KernelPart {
     pub clocks: ClockLog,
     /// Kernel events in the windows of `timeline`, and reports of losses in them, in order of time.
     pub events: Vec<Event>,
-    /// System calls and scheduling intervals that the events describe.
+    /// System calls, intervals, waits and gaps that the events describe.
     pub timeline: Timeline,
 }
 
@@ -153,7 +153,7 @@ pub(super) fn between(
 ) -> Result<(Vec<KernelPart>, Vec<Damage>), StoreError> {
     let (mut parts, mut damage) = (Vec::new(), Vec::new());
     let mut reading = Read::default();
-    // A window may begin in the chunk before the interval, which is therefore read as well.
+    // A window may begin before the interval, so the chunk before it is read as well.
     let touched = list_kernel(store)?;
     let is_touched = |file: &KernelFile| file.covers_ns.0 < to_ns && file.covers_ns.1 > from_ns;
     for (place, file) in touched.iter().enumerate() {
@@ -218,7 +218,7 @@ pub(super) fn each_chunk(
             chunk
         })
         .peekable();
-    // The preceding chunk, and the last instant in it that was covered.
+    // The preceding chunk, and the time before which its ended intervals were visited.
     let mut before: Option<(KernelChunk, u64)> = None;
     while let Some(chunk) = chunks.next() {
         let goes_on = chunks.peek().is_some_and(|next| continues(&chunk, next));

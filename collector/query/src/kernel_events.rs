@@ -21,8 +21,8 @@ pub(super) struct KernelEvents {
 }
 
 impl KernelEvents {
-    /// Returns the kernel events of a request. For a request of a connection, these are the events
-    /// of the whole connection.
+    /// Returns the kernel events of a request. If it was divided from a trace, as a request of a
+    /// connection is, these are the events of the whole trace.
     pub(super) fn of(&self, records: &TraceRecords) -> &[KernelEvent] {
         let found = self.of_trace.get(&(records.stored_id().0 as u64));
         found.map_or(&[], Vec::as_slice)
@@ -38,7 +38,7 @@ impl KernelEvents {
         let time_ns = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let hosts = records.hosts().into_iter();
         let is_seen = time_ns.is_some_and(|time_ns| self.is_seen(hosts, time_ns));
-        // Selects the events of this request from those of its connection.
+        // Selects the events of this request from those of the trace that it was divided from.
         let spans: Option<FxHashSet<u64>> = records
             .divided_from
             .map(|_| records.spans.iter().map(|span| span.span_id).collect());

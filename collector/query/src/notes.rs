@@ -89,7 +89,8 @@ fn texts<S: Serializer>(texts: &[Arc<str>], serializer: S) -> Result<S::Ok, S::E
 }
 
 impl Notes {
-    /// Adds the notes from another part of the store.
+    /// Adds the notes from another part of the store, except unsynchronised hosts and unflushed
+    /// bytes.
     pub(super) fn merge(&mut self, other: Self) {
         self.traces += other.traces;
         self.complete_traces += other.complete_traces;
@@ -125,8 +126,8 @@ impl Notes {
         }
     }
 
-    /// Adds the damaged files and the large traces that another reading of the same store left out.
-    /// Returns the number of large traces that this adds.
+    /// Adds the damaged files that another reading of the same store found. If it left out more
+    /// large traces, takes its number of them. Returns the increase of this number.
     pub(super) fn add_unread(&mut self, reading: Notes) -> u64 {
         let (large, before) = (
             reading.left_out.large_traces,

@@ -166,8 +166,8 @@ impl Pass<TraceView<'_>> for OverviewState<'_> {
 struct Nearest(BTreeMap<usize, (u64, TraceAnswer)>);
 
 impl Nearest {
-    /// Keeps a request if it is nearer to a wanted latency than the request kept so far. Converts
-    /// only these requests to answers, because most requests are not nearer.
+    /// Keeps a request for each wanted latency to which it is [`nearer`](Self::nearer). Converts
+    /// only such requests to answers, because most requests are not nearer.
     fn offer(&mut self, wanted_ns: &[u64], seen: &TraceView<'_>) {
         if !self
             .nearer(wanted_ns, seen.path.latency_ns, seen.trace.id)
@@ -185,7 +185,7 @@ impl Nearest {
     }
 
     /// Returns the indexes of the wanted latencies to which a request is nearer than the request
-    /// that is kept for them.
+    /// that is kept for them, or equally near with a lower id.
     fn nearer(&self, wanted_ns: &[u64], latency_ns: u64, id: TraceId) -> Vec<usize> {
         let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
             let known = self

@@ -1,6 +1,5 @@
 //! Reads traces in several threads at the same time, each with its own range of trace ids. The
-//! analyses are independent of this division, because their results for the parts merge into the
-//! result for the whole.
+//! results of an analysis for the parts merge into its result for the whole.
 
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +15,8 @@ use super::source::{Selection, Source};
 use stroboscope_store::query_memory::QueryLack;
 use stroboscope_store::tables::{AttributeKeys, IdRange, TraceFiles};
 
-/// Approximate minimum number of rows of a part. A thread for fewer rows is not worth its cost.
+/// Approximate minimum number of rows of a part with [`PartsWanted::Cores`]. A thread for fewer
+/// rows is not worth its cost.
 const ROWS_PER_PART_MIN: u64 = 65_536;
 /// Number of traces that a thread reads between updates of the shared progress.
 const TRACES_PER_TELLING: u64 = 16;
@@ -87,8 +87,8 @@ impl Source {
         Ok(Parts { files, ranges })
     }
 
-    /// Passes each selected trace to the worker of its part. There is one worker per part. They all
-    /// run at the same time and are returned in the order of their parts.
+    /// Passes each selected request to the worker of its part. There is one worker per part. They
+    /// all run at the same time and are returned in the order of their parts.
     ///
     /// # Errors
     /// Fails if the reading takes too much memory. Single traces that are too large do not cause an
@@ -110,9 +110,10 @@ impl Source {
         self.fold_to(what, selection, parts, workers, made)
     }
 
-    /// Reads like [`Source::fold`], for workers that other workers wait for, for example at a
+    /// Reads like [`Source::fold`], also for workers that other workers wait for, for example at a
     /// channel. `pass_over` gets each request that would be selected if it were complete.
-    /// `after` runs once for each visited request, after the memory of a large trace is released.
+    /// `after` runs once for each visited request, after the memory of a large trace is released,
+    /// until memory runs out.
     /// It returns the number of bytes that the worker holds, or an error if memory ran out.
     /// `finish` runs on the worker's own thread as soon as its part is read, while other parts
     /// continue. It consumes the worker, so that the others stop waiting for it. A worker that

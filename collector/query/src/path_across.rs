@@ -36,9 +36,10 @@ pub struct AcrossAnswer {
     pub path: PathAcross<StoredSpanId>,
     /// Request of each leg of the path.
     pub requests: Vec<LegRequest>,
-    /// Links of the requests on the path whose spans are not in the store, or were not read.
+    /// Number of links of the requests on the path to spans that are not in the store, or were not
+    /// read.
     pub missing: u64,
-    /// Links of the requests on the path whose order is unknown.
+    /// Number of links of the requests on the path whose order is unknown.
     pub unknown: u64,
 }
 
@@ -103,7 +104,7 @@ struct StoredRequests<'a> {
     reader: LinkReader<'a>,
     cutter: Cutter,
     current: Current,
-    /// Requests that the path entered, in this order.
+    /// Requests that the path entered, in the order of entry.
     entered: Vec<LegRequest>,
     missing: u64,
     unknown: u64,

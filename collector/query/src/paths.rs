@@ -40,7 +40,7 @@ pub struct TraceAnswer {
     pub name: Option<Arc<str>>,
     /// Root operation of the trace; `None` for a trace without a root.
     pub root: Option<String>,
-    /// Time of the first event, in ns since the Unix epoch.
+    /// Start of the request, in ns since the Unix epoch.
     pub start_ns: i64,
     /// Critical path, with the slack of every segment.
     pub path: TracePath,
@@ -109,8 +109,8 @@ impl Paths {
     }
 
     /// Returns sentences on circumstances that make the figures misleading: those of
-    /// [`circumstances()`](super::circumstances()) without a number of processors, and signs of
-    /// lost trace context.
+    /// [`circumstances()`](super::circumstances()) for an unknown number of processors, and signs
+    /// of lost trace context.
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let requests = self.aggregate.traces() + self.aggregate.without_length();
@@ -183,7 +183,7 @@ pub struct PathsByRoot<'a> {
     sums: PathSums,
 }
 
-/// Statistics of critical paths by root operation. Their segments have the numbers of the model.
+/// Statistics of critical paths by root operation, with segments numbered as in the model.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct PathSums {
     by_root: BTreeMap<String, PathAggregate>,

@@ -105,7 +105,7 @@ pub struct ProvenanceAnswer {
     pub flows: Vec<ByteFlow>,
     /// Number of flows left out of the list because it reached its maximum length.
     pub left_out: u64,
-    /// Number of ranges of inputs without a source, because the log reached a limit.
+    /// Number of ranges that contain inputs without a source, because a log reached a limit.
     pub unknown: u64,
 }
 
@@ -172,7 +172,7 @@ impl<'a> ProvenanceLog<'a> {
         }
     }
 
-    /// Returns the losses that the log counted; `None` if the file is unfinished.
+    /// Returns the losses that the log counted; `None` if the file ends or is damaged before them.
     #[must_use]
     pub fn losses(&self) -> Option<Losses> {
         self.file.losses()

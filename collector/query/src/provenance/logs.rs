@@ -22,7 +22,7 @@ pub struct ProvenanceMap {
     pub outputs: Vec<(u64, BytesByItem)>,
     /// Number of flows that were left out, because an output has too many.
     pub left_out: u64,
-    /// Number of ranges of inputs without a source, because a log reached a limit.
+    /// Number of ranges that contain inputs without a source, because a log reached a limit.
     pub unknown: u64,
 }
 
@@ -160,7 +160,7 @@ impl ProvenanceLogs<'_> {
         Ok(())
     }
 
-    /// Follows bytes of items to the ends of the logs.
+    /// Follows bytes of items through the logs, until a round reaches no new bytes.
     fn follow(&self, direction: Direction, asked: BytesByItem) -> ProvenanceAnswer {
         let mut query = Query {
             direction,
@@ -176,7 +176,7 @@ impl ProvenanceLogs<'_> {
             let logs = fresh.keys().flat_map(|id| self.with(direction, *id));
             let mut ends = fresh.clone();
             for (number, log) in logs.collect::<BTreeMap<_, _>>() {
-                // The log's problem then names the missing flows.
+                // If the log breaks off, its problem reports that flows are missing.
                 let _ = query.follow(number, log, &fresh);
                 for (id, bytes) in log.parts(direction) {
                     if let Some(ends) = ends.get_mut(&id) {
@@ -191,7 +191,7 @@ impl ProvenanceLogs<'_> {
         }
     }
 
-    /// Returns the bytes to query: the bytes of the item that a log has.
+    /// Returns the bytes to query: the requested bytes of the item, as far as logs have them.
     fn asked(
         &self,
         direction: Direction,
