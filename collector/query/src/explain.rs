@@ -204,7 +204,7 @@ pub fn explain_first_cause(
 }
 
 impl ComparedPeriods {
-    /// Returns the number of requests of both periods.
+    /// Returns the number of recorded requests that were compared, of both periods together.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.before.flows.requests() + self.after.flows.requests()

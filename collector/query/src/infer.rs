@@ -27,8 +27,8 @@ use stroboscope_store::tables::{AttributeKeys, IdRange};
 /// Infers the model of all selected traces. `tolerance` is the fraction of co-occurrences, 0 to 1,
 /// that may contradict a relation that is still accepted.
 ///
-/// The attribute `element` of spans and of event-log events names the data element that they
-/// process. Pipelines are inferred from these.
+/// Pipelines are inferred from data elements, which the attribute `element` names: that of spans,
+/// and that of events other than log lines inside spans.
 ///
 /// The inference also compares the hosts' clocks (The Mystery Machine, §3). It corrects timestamps
 /// by an estimate from the first traces. If the complete evidence contradicts this estimate, the

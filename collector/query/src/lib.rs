@@ -10,12 +10,12 @@
 //! - Questions: `study` (questions that share readings), `shard` (inference and questions by
 //!   several processes), and `task_run` (shards of workers).
 //! - Answers to one question each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`,
-//!   `predict`, `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and
-//!   `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (reasons why
-//!   figures mislead), `bottleneck`, `time_columns` with `time_blocks`, `heatmap`, `root_series`,
-//!   `request_rate` and `step` (the start of a latency change), `failures`, `operations`,
-//!   `service_map`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`,
-//!   `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`.
+//!   `predict`, `slack_check`, `slack_by_key`, `search` and `burst_search` (with `first_look`,
+//!   `candidates`, `filter_reading` and `kernel_reading`), `slowest` (a list of requests),
+//!   `circumstances` and `joining` (reasons why figures mislead), `bottleneck`, `heatmap`,
+//!   `root_series`, `request_rate` and `step` (the start of a latency change), with `time_columns`
+//!   and `time_blocks`, `failures`, `operations`, `service_map`, `what_if`, `clocks`,
+//!   `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`.
 //! - Single requests: [`timeline`] and `kernel`, `request` (everything known about one request)
 //!   with `request_failure` and `request_connection`, `span_links` and `path_across` (links to
 //!   other requests), [`request_tree`], `perfetto_trace`.

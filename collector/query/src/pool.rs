@@ -20,7 +20,7 @@ pub enum PooledUse {
     CpuCores,
     /// Resident memory, in bytes.
     MemoryBytes,
-    /// Requests that begin in the process, per second.
+    /// Requests that enter the process, per second.
     RequestsPerSecond,
 }
 

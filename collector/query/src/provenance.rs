@@ -388,7 +388,7 @@ impl Query {
         self.waiting.entry(id).or_default().insert(bytes);
     }
 
-    /// Joins flows that continue each other.
+    /// Returns the answer, without repeated flows, and with flows that continue each other joined.
     fn finish(mut self) -> ProvenanceAnswer {
         let flows = &mut self.answer.flows;
         flows.sort_unstable_by_key(|flow| {
@@ -407,8 +407,8 @@ impl Query {
     }
 }
 
-/// Joins each flow with the one before it if both are of the same items, the output's bytes are
-/// successive, and `continues` holds.
+/// Joins each flow with the one before it if both are of the same log, items and kind, the output's
+/// bytes are successive, and `continues` holds.
 fn join(flows: &mut Vec<ByteFlow>, continues: impl Fn(&ByteFlow, &ByteFlow) -> bool) {
     flows.dedup_by(|flow, last| {
         let items = |flow: &ByteFlow| (flow.log, flow.output, flow.source);

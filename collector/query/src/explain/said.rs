@@ -35,8 +35,8 @@ pub(super) struct StatedAttributes {
 
 /// One request of the table. `is_mutation` is true on the changed side. `is_beyond` reports whether
 /// a later request shows a partial change; it is `None` if the request is not compared for that.
-/// `weight` is the number of requests that it represents. `said` holds its attributes as indexes
-/// into the lists of parameters and of texts.
+/// `weight` is the number of requests that this one represents. `said` holds its attributes as
+/// indexes into the lists of parameters and of texts.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
     id: u128,
