@@ -141,8 +141,8 @@ impl Read {
     }
 }
 
-/// Returns the windows of all recordings that touch `[from_ns, to_ns)` (wall time), one part for
-/// each recording, and the damage found.
+/// Returns the windows that touch `[from_ns, to_ns)` (wall time), one part for each recording that
+/// has some, and the damage found.
 ///
 /// # Errors
 /// Fails if the store cannot be listed.

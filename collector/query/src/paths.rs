@@ -88,11 +88,11 @@ pub struct Paths {
     pub examples: BTreeMap<SegmentId, TraceId>,
     /// For each segment with slack before the answer, the request in which it has the most.
     pub slack_examples: BTreeMap<SegmentId, TraceId>,
-    /// Number of used requests whose root span failed, by root operation. Root operations without
+    /// Number of used requests with a failed root span, by root operation. Root operations without
     /// failures are absent.
     pub failed: BTreeMap<String, WeightedCount>,
-    /// Latency of the used requests whose root span did not fail and whose latency is above 0, by
-    /// root operation.
+    /// Latency of the used requests without a failed root span and with a latency above 0, by root
+    /// operation.
     pub latency_without_failed: BTreeMap<String, Distribution>,
     /// Sentences about hosts whose processors were busy.
     busy_hosts: Vec<String>,
@@ -102,7 +102,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Returns the number of used requests whose root span failed.
+    /// Returns the number of used requests with a failed root span.
     #[must_use]
     pub fn failed_requests(&self) -> WeightedCount {
         self.failed.values().copied().sum()
@@ -194,7 +194,7 @@ struct PathSums {
     joining: JoinCounts,
 }
 
-/// Reports whether a request's root span failed. The records must have the attribute [`ERROR`].
+/// Reports whether a root span of a request failed. The records must have the attribute [`ERROR`].
 pub(super) fn has_failed(records: &TraceRecords) -> bool {
     let roots = records.spans.iter().filter(|span| span.parent_id == 0);
     let roots: Vec<u64> = roots.map(|root| root.span_id).collect();

@@ -16,8 +16,8 @@ const TRAIL_MAX: usize = 24;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FailureGroup {
     pub root: String,
-    /// True if the root span failed as well, or if it was not recorded and the failure may have
-    /// reached it; false if the requests recovered.
+    /// True if a root span failed as well, or if none was recorded and the failure may have reached
+    /// it; false if the requests recovered.
     pub has_reached_root: bool,
     /// Operation at which the failure originated, `service:name`.
     pub origin: String,
