@@ -3,8 +3,8 @@
 //! A decision tree is learned from a sample of the requests. The [table](StatedAttributes) of their
 //! attributes is cached in the data directory if the sources have caches and no file is damaged. As
 //! many selected requests as [fit](StoredRows) then determine the tree's thresholds and precision,
-//! unless the sample already contains them all or the tree distinguishes nothing. `compare` and
-//! `explain` share this code.
+//! unless the sample already contains them all or the tree distinguishes nothing. `compare`,
+//! `explain` and `report` share this code.
 
 mod rows;
 mod said;

@@ -1,4 +1,4 @@
-//! Infers the causal model of all selected traces (the subcommand `infer`).
+//! Infers the causal model of all selected traces.
 
 use std::collections::HashSet;
 
