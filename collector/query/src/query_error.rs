@@ -15,19 +15,20 @@ pub enum QueryError {
     #[error("the data directory {data} holds no traces yet")]
     Empty {
         data: String,
-        /// Bytes that a running collector has accepted but not yet written to the tables.
+        /// Bytes in the log if the directory cannot be locked, mostly because a collector is
+        /// running; otherwise 0.
         unflushed_bytes: u64,
     },
     /// The requested trace does not exist.
     #[error("there is no trace {trace} in {data}")]
     NoSuchTrace { trace: String, data: String },
-    /// The store has no kernel recording.
+    /// The store has no kernel recording in the requested time.
     #[error(
         "the data directory {0} holds no events of the kernel; record them together with the services: `stroboscope \
          kernel record`, or `stroboscope collect --kernel`"
     )]
     NoKernel(String),
-    /// The store has no provenance logs.
+    /// The store has no provenance logs of the selection.
     #[error(
         "the data directory {data} holds no provenance logs of this selection{}; services ship them with the SDK's \
          feature `provenance` (module `tracked`)",
@@ -61,7 +62,7 @@ pub enum QueryError {
         spans: u64,
         lack: QueryLack,
     },
-    /// The kernel's events do not fit into memory.
+    /// The kernel's events exceed the memory limit of a search.
     #[error(
         "the kernel's events of all requests take more than {held_mib} MiB, the limit of a search; narrow its time \
          with --since and --until"
@@ -77,13 +78,13 @@ pub enum QueryError {
         /// Number of segments in the model.
         segments: usize,
     },
-    /// No request has the requested root operation.
+    /// No selected request has the requested root operation.
     #[error("no request has the root operation {root}{nearest}; there are: {known}")]
     NoSuchRoot {
         root: String,
         /// Suggestion in the form ` (is it NAME?)`; empty if no name is similar.
         nearest: String,
-        /// Root operations that there are, at most 20.
+        /// Root operations of other requests, at most 20.
         known: String,
     },
     /// No category has the requested name.
@@ -127,7 +128,7 @@ pub enum QueryError {
         "processes measured their usage more than {max} times; narrow the time with --since and --until"
     )]
     TooManySamples { max: usize },
-    /// No request was recorded completely, so no duration is known.
+    /// No selected request has a root span, so no duration is known.
     #[error(
         "no request in {0} was recorded whole, so nothing is known of their lengths; record with longer bursts, or with \
          STROBOSCOPE_SAMPLE=follow"
@@ -153,7 +154,7 @@ pub enum QueryError {
         "nothing in {0} was recorded in bursts, as services with the SDK do; search its requests, without --bursts"
     )]
     NoBursts(String),
-    /// Samplers recorded requests in too many bursts.
+    /// There are too many bursts between the requests that samplers recorded.
     #[error(
         "from the first to the last request, there are {0} bursts, which is too many; choose a shorter time by --since and \
          --until, also if the clock of a request was wrong"
@@ -222,7 +223,7 @@ impl QueryError {
         }
     }
 
-    /// Returns the error for a lack of memory while requests are read.
+    /// Returns the error for a lack of memory for requests or for results about them.
     pub(super) fn lack_of_requests(lack: QueryLack) -> Self {
         Self::Memory {
             what: "reading these requests and what is found in them",

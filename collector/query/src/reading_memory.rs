@@ -1,5 +1,5 @@
-//! Memory of one reading of the store: open files, one large trace at a time, and the results
-//! computed from the traces.
+//! Memory of readings of the store: open files, one large trace at a time, and the results computed
+//! from the traces.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -22,7 +22,7 @@ pub(super) struct SourceMemory {
 #[derive(Debug)]
 struct HeldMemory {
     share: QueryShare,
-    /// Bytes reserved for the model until the source is dropped.
+    /// Bytes reserved for the model.
     model: usize,
 }
 
@@ -39,12 +39,12 @@ impl SourceMemory {
         &self.all
     }
 
-    /// Returns the maximum size of a trace that is analysed, in bytes.
+    /// Returns the maximum size of a trace in a reading of many traces, in bytes.
     pub(super) fn trace_max(&self) -> usize {
         self.all.query_max() / 2
     }
 
-    /// Returns the maximum memory of a model, in bytes.
+    /// Returns the memory in bytes by which an inference limits the segments of one trace.
     pub(super) fn model_max(&self) -> usize {
         self.all.query_max() / 4
     }
@@ -54,8 +54,8 @@ impl SourceMemory {
         self.all.query_max() / 4
     }
 
-    /// Returns the number of threads for which the memory suffices, at most `wanted` and at least
-    /// one. Each thread needs `reading_bytes` for its open files.
+    /// Returns the number of threads for which [`files_max`](Self::files_max) suffices, at most
+    /// `wanted` but at least one. Each thread needs `reading_bytes` for its open files.
     pub(super) fn threads(&self, wanted: usize, reading_bytes: usize) -> usize {
         let of_each = reading_bytes.saturating_add(SMALL_TRACE_BYTES);
         wanted.min(self.files_max() / of_each).max(1)
@@ -71,7 +71,7 @@ impl SourceMemory {
         Ok(taken)
     }
 
-    /// Reserves memory for the model, in place of the memory reserved for it before.
+    /// Releases the memory reserved for the model, and reserves `bytes` for it.
     pub(super) fn keep_model(&self, bytes: usize) -> Result<(), QueryLack> {
         let mut held = self.lock();
         let before = std::mem::take(&mut held.model);
@@ -111,7 +111,7 @@ impl Drop for MemoryReservation<'_> {
     }
 }
 
-/// Memory of a reading by several threads.
+/// Memory of a reading by one or more threads.
 #[derive(Debug)]
 pub(super) struct ReadingMemory<'a> {
     memory: &'a SourceMemory,
@@ -163,7 +163,7 @@ impl<'a> ReadingMemory<'a> {
     }
 }
 
-/// Memory for one trace that a query requests by its id.
+/// Memory for one trace that is read to find a request by its id.
 #[derive(Debug)]
 pub(super) struct Room {
     share: QueryShare,
@@ -211,8 +211,8 @@ pub(super) struct ThreadMemory<'a> {
 }
 
 impl ThreadMemory<'_> {
-    /// Reserves memory for a trace of `bytes`. Returns false if the trace is too large, or if
-    /// memory ran out. Waits while another thread holds a large trace.
+    /// Reserves memory for a trace of `bytes` if it is large. Returns false if it is too large, or
+    /// if memory ran out. Waits while another thread holds a large trace.
     pub(super) fn has_room(&mut self, bytes: usize) -> bool {
         let reading = self.reading;
         if bytes <= SMALL_TRACE_BYTES {

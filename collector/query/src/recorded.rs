@@ -11,7 +11,7 @@ use crate::query_error::QueryError;
 use crate::sampled_notes::SamplingNotes;
 
 /// Maximum number of bursts of samplers that a report distinguishes: 37 hours of `4ms/32ms`. A
-/// single request with a wrong clock would otherwise add thousands of millions.
+/// single request with a wrong clock could otherwise add thousands of millions.
 const SAMPLED_BURSTS_MAX: u64 = 1 << 22;
 
 /// Half-open intervals in ns since the Unix epoch.
@@ -32,9 +32,9 @@ pub struct RecordedSummary {
     /// count as one.
     pub bursts: u64,
     /// Agreement of the processes' windows, 0 to 1. It is the time in which both processes of a
-    /// pair recorded, divided by the time in which at least one did, summed over all pairs. Only
-    /// time in which both processes ran counts. `None` if no process of a pair recorded in such
-    /// time.
+    /// pair recorded, divided by the time in which at least one did; both times are sums over all
+    /// pairs. Only time in which both processes ran counts. `None` if no process of a pair recorded
+    /// in such time.
     pub window_overlap: Option<f64>,
     /// Number of lost records by service and cause, as the processes counted them.
     pub lost: BTreeMap<(String, String), u64>,

@@ -40,8 +40,8 @@ pub struct Request {
     pub owners: Vec<Option<usize>>,
     /// Labels of the segments.
     pub labels: Labels,
-    /// Segments of spans without labels in the model. They are drawn, but are not part of critical
-    /// paths.
+    /// Segments of the spans that own no segment of `trace`. They are drawn, but are not part of
+    /// critical paths.
     pub unmodelled: Vec<UnmodelledSegment>,
     /// Critical path and slack, over the segments of `trace`; `None` without a model.
     pub path: Option<TracePath>,
@@ -87,8 +87,8 @@ impl RequestAsked {
 /// multiple is for the aligned copy of the record, and for segments with labels of their own.
 const ANALYSES_PER_RECORD: usize = 2;
 
-/// Segment without a label in the model, for example because the model's limit on labels was
-/// reached.
+/// Segment of a span that owns no labelled segment, for example because the model's limit on labels
+/// was reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmodelledSegment {
     /// Span that the segment belongs to, as an index into [`Request::outline`].
@@ -101,7 +101,7 @@ pub struct UnmodelledSegment {
     pub end_ns: i64,
 }
 
-/// Maximum number of labels of one request.
+/// Maximum number of labels when a request is cut for its unmodelled segments.
 const LABELS_MAX: usize = 1 << 22;
 
 /// Returns the segments of the spans that own no labelled segment. `known` holds the owner of each
@@ -168,7 +168,7 @@ fn bounds(records: &TraceRecords) -> (i64, i64) {
 }
 
 /// Reads the records of one request, complete or not, and returns the damage found. Reads only
-/// files that may hold its id.
+/// files that may hold it.
 fn records(
     source: &Source,
     asked: RequestAsked,
@@ -185,8 +185,8 @@ fn records(
 }
 
 /// Returns the request with this id, complete or not; `None` if there is none. The critical path
-/// requires an `inference`. Reads only files of traces that may hold the id, or an id to which the
-/// request links.
+/// requires an `inference`. Reads only files of traces that may hold the request, or a request to
+/// which it links.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if the memory does not suffice for the request.
@@ -270,7 +270,7 @@ pub fn request_exists(source: &Source, id: u128) -> Result<bool, QueryError> {
 }
 
 /// Returns the whole id of a request from its low half, which is the only part that the kernel
-/// knows. Reads the requests that begin in `range`, except those that are too large for the memory.
+/// knows. Reads the traces that begin in `range`, except those that are too large for the memory.
 /// Returns `None` if none of them has the id.
 ///
 /// # Errors
@@ -293,8 +293,8 @@ pub fn request_of_low(
 }
 
 /// Completes the id of a request if only its low half is given, as tables print it. If the high
-/// half is 0 and no request has the id as given, reads requests until one has this low half.
-/// Returns the id as given if none has, or if the high half is not 0.
+/// half is 0 and no request has the id as given, reads traces until one has this low half. Returns
+/// the id as given in all other cases.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if there is too little memory.

@@ -48,7 +48,7 @@ struct FileRate {
     shift: u32,
     /// Column, number of the root operation, and number of spans.
     cells: Vec<(i64, u32, u64)>,
-    /// Start of the newest span, in ns since the Unix epoch.
+    /// Start of the newest counted span, in ns since the Unix epoch.
     last_ns: Option<i64>,
     /// Number of spans that are left out because they start more than a minute after the present.
     ahead: u64,
@@ -59,8 +59,8 @@ struct FileRate {
 }
 
 impl FileRate {
-    /// Reports whether reading the file again would give the same rate. Spans that start after
-    /// `latest_ns` are left out.
+    /// Reports whether the file need not be read again. Spans that start after `latest_ns` are left
+    /// out.
     fn is_final(&self, latest_ns: i64) -> bool {
         self.damage.is_none() && latest_ns < self.ahead_from_ns
     }
@@ -76,8 +76,8 @@ pub struct RequestRate {
     pub columns: Vec<BTreeMap<u32, u64>>,
     /// Root operations (`service:name`), indexed by number.
     pub roots: Vec<String>,
-    /// Start of the newest request in all files, in ns since the Unix epoch; `None` if no request
-    /// began in the requested range.
+    /// Start of the newest counted span in all files, in ns since the Unix epoch; `None` if
+    /// `columns` is empty.
     pub newest_ns: Option<i64>,
     /// Number of spans in the store that are left out because they start more than a minute after
     /// the present.

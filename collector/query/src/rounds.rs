@@ -5,8 +5,8 @@
 //! Rounds include every part that is still being read, so that the same parts of a store always
 //! produce the same series. A part that is ahead of the others therefore waits for them. This
 //! cannot deadlock: the merging side waits only for a part whose channel is empty, and such a part
-//! does not wait. When a part is read in full or panics, its channel is closed, because the part's
-//! worker owns it (see `Source::fold_to`).
+//! does not wait to send. When a part is read in full or panics, its channel is closed, because the
+//! part's worker owns it (see `Source::fold_to`).
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -27,7 +27,7 @@ pub(super) struct Rounds {
 
 impl Rounds {
     /// Sends the model and replaces it by an empty one, if it contains this part's share of the
-    /// round's traces. The worker calls this after each trace.
+    /// round's traces. The worker calls this once for each selected request.
     pub(super) fn after_trace(&mut self, model: &mut Model) {
         if model.traces() >= self.share() {
             self.before += self.pace.next(self.before);
@@ -55,7 +55,8 @@ pub(super) struct Merger {
 }
 
 impl Merger {
-    /// Merges round after round until all parts are read. Returns the merged model and the series.
+    /// Merges round after round until all parts are read. Returns the merged model of all
+    /// completed rounds, and the series.
     pub(super) fn run(mut self) -> (Model, Option<Convergence>) {
         let mut model = Model::with_max_labels(self.max_segments);
         while !self.parts.is_empty() {

@@ -44,7 +44,7 @@ impl BurstRequests {
         self.last_ns = self.last_ns.max(other.last_ns);
     }
 
-    /// Returns the time in ns from the first request to the last one that is in bursts.
+    /// Returns the summed length in ns of the bursts from the first request to the last one.
     #[must_use]
     pub fn open_ns(&self, config: BurstConfig) -> u64 {
         const MS: u64 = 1_000_000;
@@ -69,8 +69,8 @@ impl BurstRequests {
         self.open_ns(config) / 1_000_000 / burst_ms + 1
     }
 
-    /// Returns the bursts from that of the first request to that of the last one, as half-open
-    /// intervals in ns since the Unix epoch, in order.
+    /// Returns the bursts from the millisecond of the first request to the end of the last one's
+    /// burst, as half-open intervals in ns since the Unix epoch, in order.
     pub fn bursts(&self, config: BurstConfig) -> impl Iterator<Item = (i64, i64)> {
         let ms = |time_ns: i64| u64::try_from(time_ns / 1_000_000).unwrap_or(0);
         let ns =

@@ -12,15 +12,15 @@ use super::inference::Inference;
 use super::notes::{KeptNotes, Notes};
 use super::saved_model::SavedModel;
 
-/// Inference without its settings, and without its relations, which are computed when it is
-/// decoded.
+/// Inference without its settings, its convergence, and its relations. Decoding it computes the
+/// relations.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedInference {
     findings: Findings,
     notes: KeptNotes,
 }
 
-/// Results that determine critical paths.
+/// Results apart from the notes.
 #[derive(Debug, Serialize, Deserialize)]
 struct Findings {
     model: SavedModel,
@@ -49,7 +49,7 @@ impl SavedInference {
         self
     }
 
-    /// Returns a hash of the results that determine critical paths.
+    /// Returns a hash of the results apart from the notes.
     pub(super) fn identity(&self) -> u128 {
         // An encoding error is reported when the same results are saved as a part.
         let bytes = postcard::to_stdvec(&self.findings).unwrap_or_default();

@@ -28,7 +28,7 @@ use stroboscope_analysis::model::{
     Model, ModelParts, ModelPartsError, PairCounts, PipelineCounts, SegmentCounts,
 };
 
-/// Version of the format that this program writes. It reads no other version.
+/// Version of the format that this program writes. [`load_model`] reads no other version.
 pub const MODEL_VERSION: u32 = 1;
 const FORMAT: &str = "stroboscope model";
 /// First bytes of a file that zstd compressed.
@@ -293,7 +293,7 @@ pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
     })
 }
 
-/// Returns the model as [`save_model`] writes it, without compression.
+/// Returns the model as the JSON object that [`save_model`] writes.
 #[must_use]
 pub fn model_to_json(model: &Model) -> String {
     // The model has only numbers and texts, so JSON serialization cannot fail.

@@ -27,8 +27,8 @@ pub struct SearchSettings {
     /// Maximum number of certain matches to keep, and likewise of possible matches. The earliest
     /// ones are kept.
     pub kept_max: usize,
-    /// Maximum memory for bursts that are searched together, in bytes. A single burst that is
-    /// larger is not searched.
+    /// Maximum memory for bursts that are searched together, in bytes; at most an eighth of the
+    /// query's memory is used. A single burst that is larger is not searched.
     pub held_bytes_max: u64,
     /// True to read even requests for which the formula cannot hold.
     pub reads_all: bool,
@@ -64,7 +64,7 @@ pub struct SearchMatch {
     /// Request that shows the match: in a burst, that of the first witness. In a burst without a
     /// witness, this is the first request; `None` if there is none.
     pub example: Option<u128>,
-    /// `service:name` of the root, or the number of requests in the burst.
+    /// `service:name` of the root or a placeholder, or the number of requests in the burst.
     pub what: String,
     /// True if the formula certainly holds.
     pub is_sure: bool,
@@ -81,11 +81,11 @@ pub struct SearchReport {
     /// Number of searched requests or bursts that satisfy the formula.
     pub matched: u64,
     /// Number of searched requests or bursts for which it is unknown whether the formula holds. The
-    /// reason is missing records or the error of clocks.
+    /// reason is missing records, the error of clocks, or a cycle of parents.
     pub unknown: u64,
     /// Certain matches in order of time, then possible matches in order of time.
     pub matches: Vec<SearchMatch>,
-    /// Attributes that the formula reads and that no request has.
+    /// Attributes that the formula reads and that no searched request has.
     pub absent: Vec<String>,
     /// Requests that were read and skipped, or the reason why all were read.
     pub plan: SearchPlan,

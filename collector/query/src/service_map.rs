@@ -59,8 +59,8 @@ impl ServiceCounts {
 #[derive(Clone, Debug, Default)]
 pub struct ServiceMap {
     pub services: BTreeMap<Arc<str>, ServiceCounts>,
-    /// Calls by calling and called service, with their durations as the caller measured them if it
-    /// has a client span.
+    /// Calls by calling and called service. Their durations are those of the caller's client span
+    /// or, without one, of the called span.
     pub calls: BTreeMap<(Arc<str>, Arc<str>), OperationTimes>,
     /// Number of spans of services beyond the limit.
     pub other_spans: u64,
@@ -68,7 +68,7 @@ pub struct ServiceMap {
     pub other_calls: u64,
 }
 
-/// Asks for the services that call each other, with the frequency and duration of the calls.
+/// Asks for the services, and the frequency and duration of the calls between them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServiceMapQuestion;
 

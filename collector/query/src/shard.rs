@@ -1,4 +1,4 @@
-//! Reports by several processes that do not communicate: each reads one shard of the store and
+//! Reports by several processes that need not communicate: each reads one shard of the store and
 //! saves a part, and the parts merge to the result of one run.
 //!
 //! A shard is a range of trace ids. All processes cut the store by the same statistics of its files

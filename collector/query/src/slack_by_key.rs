@@ -21,8 +21,8 @@ pub struct SlackModelSettings {
     pub key: String,
     /// Services and operations whose slack is predicted; empty for all services.
     pub components: Vec<String>,
-    /// Slack in ns above which a prediction counts as "has slack"; `None` for each component's
-    /// median.
+    /// Slack in ns above which a component counts as having slack, predicted or actual; `None` for
+    /// each component's median.
     pub threshold_ns: Option<u64>,
 }
 

@@ -14,8 +14,8 @@ use stroboscope_store::tables::AttributeKeys;
 /// Slack of requests, with its validation.
 #[derive(Debug)]
 pub struct SlackCheck {
-    /// Slack of the last server segment of each request: the time by which it could have ended
-    /// later without delaying the request.
+    /// Slack of each request's last server segment before the answer: the time by which the segment
+    /// could have ended later without delaying the request.
     pub slack: Distribution,
     /// Correlation of server time and latency, in buckets of slack with about equally many
     /// requests.

@@ -65,8 +65,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens a data directory. If no collector is running on it, first converts the log that a
-    /// killed collector left behind.
+    /// Opens a data directory. First tries to convert the log that a killed collector left behind,
+    /// unless a collector is running on the directory.
     ///
     /// # Errors
     /// Fails if the directory is missing, unreadable, or has no traces.
@@ -141,8 +141,8 @@ impl Source {
         })
     }
 
-    /// Sets the number of parts that are read in parallel. Results do not depend on it, except the
-    /// intermediate points of a convergence series.
+    /// Sets the number of parts that are read in parallel. Only the intermediate points of a
+    /// convergence series, and results that a limit cuts, may depend on it.
     #[must_use]
     pub fn with_parts(self, parts: PartsWanted) -> Self {
         Self { parts, ..self }
@@ -286,7 +286,7 @@ impl Source {
         Ok(self.store.list(table)?)
     }
 
-    /// Returns the path of the data directory for messages.
+    /// Returns the path of the data directory as text.
     #[must_use]
     pub fn name(&self) -> String {
         self.data.root().display().to_string()
@@ -403,7 +403,7 @@ impl Source {
         requests.all(|mut request| visit(&mut request, notes))
     }
 
-    /// Counts the selected traces by reading all of them.
+    /// Counts the selected requests by reading them, except traces too large for the memory.
     ///
     /// # Errors
     /// Fails if the store cannot be listed, if temporary files cannot be written, or if there is

@@ -52,7 +52,7 @@ impl ProvenanceAnswer {
 }
 
 /// Returns the union of the bytes on which two adjacent parts depend, if these are of the same
-/// items and their ranges touch or overlap.
+/// items, and if no item's union has more ranges than both of the parts.
 fn joined(a: &BytesByItem, b: &BytesByItem) -> Option<BytesByItem> {
     if !a.keys().eq(b.keys()) {
         return None;
@@ -83,8 +83,8 @@ impl<'a> Flows<'a> {
         Self { answer, by_output }
     }
 
-    /// Returns the flows that made some of these bytes of an output, each with the bytes that it
-    /// made.
+    /// Returns the flows that made some of these bytes of an output, each with those of the bytes
+    /// that it made.
     fn to(&self, output: u64, bytes: Range<u64>) -> impl Iterator<Item = (&ByteFlow, Range<u64>)> {
         let flows = self.by_output.get(&output).into_iter().flatten();
         flows.filter_map(move |flow| {

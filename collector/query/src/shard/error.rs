@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{PROGRAM, Shard, VERSION};
 use crate::query_error::QueryError;
 
-/// Reason why a shard was not read, or why parts do not merge.
+/// Reason why a run over shards failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     #[error(transparent)]
@@ -35,7 +35,7 @@ pub enum ShardError {
     /// The formula of `--where` cannot be parsed, although the driver has parsed it.
     #[error("cannot parse the formula of --where: {0}")]
     Formula(String),
-    /// The store got or lost files while the shard was read.
+    /// The files of the store changed while the shard was read.
     #[error(
         "the files of {0} changed while the shard was read, so it may not fit the others; read a copy of the store, or \
          one that no collector writes to, and run all shards again"
@@ -113,7 +113,7 @@ pub enum ShardError {
         path: PathBuf,
         shard: Shard,
     },
-    /// The parts were read from different files.
+    /// The files are of different snapshots of the store.
     #[error(
         "{} and {} are of different snapshots: the files of the store were not the same ({first_files} and {files} \
          files). Read a copy of the store, or one that no collector writes to, and run all shards again",
@@ -125,7 +125,7 @@ pub enum ShardError {
         path: PathBuf,
         files: u64,
     },
-    /// The parts have different settings.
+    /// The files, or a file and the settings of this run, have different settings.
     #[error(
         "{} and {} have different settings: {flag} is {first_value} in the first, and {value} in the second; run the \
          shards with the same one{}", first.display(), path.display(), advice(flag)
@@ -182,7 +182,8 @@ fn listed(missing: &[u32]) -> String {
     format!("{}{more}", numbers.collect::<Vec<_>>().join(", "))
 }
 
-/// Returns advice on a flag whose value depends on the time at which a shard starts.
+/// Returns advice on a flag whose value may depend on the time at which a shard starts; empty for
+/// other flags.
 fn advice(flag: &str) -> &'static str {
     match flag {
         "--since" | "--until" => ", as a time such as 2026-11-21T10:00, not as an age",

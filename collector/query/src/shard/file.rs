@@ -42,7 +42,7 @@ pub(super) struct PartFile {
 }
 
 impl PartFile {
-    /// Decodes the results.
+    /// Decodes the contents.
     pub(super) fn contents<C: DeserializeOwned>(&self) -> Result<C, ShardError> {
         let unpacked = zstd::bulk::decompress(&self.packed, self.contents_bytes).ok();
         let contents = unpacked.and_then(|bytes| postcard::from_bytes(&bytes).ok());

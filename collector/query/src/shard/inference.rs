@@ -56,8 +56,8 @@ impl PartContents {
 }
 
 /// Reads one shard of the selected traces, and saves the results as a part. `location` is the
-/// location of the data as the user gave it. `clocks` is needed only if [`merge_parts`] asks for
-/// it.
+/// location of the data as the user gave it. `clocks` is needed only if [`merge_parts`] fails with
+/// [`ShardError::Clocks`] without it.
 ///
 /// # Errors
 /// Fails if the store cannot be read or changes meanwhile, if `clocks` are of another snapshot or
@@ -116,7 +116,7 @@ pub(super) fn infer_part(
     Ok((bytes, summary))
 }
 
-/// Result of merged parts: equal to that of one run.
+/// Result of merged parts: equal to that of one run, except for the convergence.
 #[derive(Debug)]
 pub struct MergedInference {
     pub inference: Inference,

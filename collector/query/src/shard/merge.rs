@@ -39,8 +39,8 @@ impl KnownPart {
         })
     }
 
-    /// Reads the part again, and returns its contents. Their memory is only checked: it is free
-    /// again when the next part is read.
+    /// Reads the part again, and returns its contents. Checks that the memory suffices to decode
+    /// them, but does not keep it reserved.
     pub(super) fn contents<C: DeserializeOwned>(
         &self,
         share: &mut QueryShare,
@@ -85,7 +85,7 @@ impl PartSet {
     /// Checks that the parts are of `infer`.
     ///
     /// # Errors
-    /// Fails if they are of another report.
+    /// Fails if they are of a report.
     pub fn check_is_of_inference(&self) -> Result<(), ShardError> {
         self.report().map_or(Ok(()), |report| {
             Err(ShardError::NotOfInference {

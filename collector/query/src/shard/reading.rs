@@ -1,4 +1,4 @@
-//! Reads one shard of a snapshot, and encodes its part.
+//! Shard of a snapshot that is being read, and the encoding of its results.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl<'a> ShardReading<'a> {
         check_alike((path, head), part, snapshot, &self.settings)
     }
 
-    /// Checks that the snapshot is still that of the store, and encodes the part.
+    /// Checks that the snapshot is still that of the store, and encodes a file with the contents.
     pub(super) fn encode(
         self,
         kind: Kind,

@@ -25,7 +25,7 @@ pub trait ShardQuestion: Question {
     /// State of the passes over the requests of a shard.
     type State: Serialize + DeserializeOwned;
 
-    /// Returns a preparation of the pass over paths that needs no records.
+    /// Returns the preparation of the pass over paths, without a pass over records.
     fn shard_preparation(&self) -> Self::Preparation;
 
     /// Converts the passes over a shard to their state. `ids` are the trace ids of the shard;

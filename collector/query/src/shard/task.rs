@@ -1,8 +1,8 @@
 //! Shards as tasks for workers that read the same store.
 //!
 //! A task has a *basis*: the file of clocks or of an inference that all shards of a round use. It
-//! names the snapshot, the settings and the alignment, so a task needs nothing else. A worker keeps
-//! its store open while the basis stays the same.
+//! names the snapshot, the settings and the alignment, so a task adds only the report and the
+//! shard. A worker keeps its store open while the basis stays the same.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl<'a> ShardTask<'a> {
     }
 }
 
-/// Returns the version of tasks and parts: programs of the same version understand each other's.
+/// Returns the version of tasks and parts, which programs must share to exchange them.
 #[must_use]
 pub fn task_version() -> String {
     format!("stroboscope {PROGRAM} with parts of version {VERSION}")
