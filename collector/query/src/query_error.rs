@@ -22,7 +22,7 @@ pub enum QueryError {
     /// The requested trace does not exist.
     #[error("there is no trace {trace} in {data}")]
     NoSuchTrace { trace: String, data: String },
-    /// The store has no kernel recording in the requested time.
+    /// The store has no kernel recording.
     #[error(
         "the data directory {0} holds no events of the kernel; record them together with the services: `stroboscope \
          kernel record`, or `stroboscope collect --kernel`"

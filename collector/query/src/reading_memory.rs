@@ -205,7 +205,7 @@ impl Room {
 pub(super) struct ThreadMemory<'a> {
     reading: &'a ReadingMemory<'a>,
     /// Memory of a large trace, with the lock on the lane. Only one thread has a large trace at a
-    /// time. While it does, it waits for no other thread, which rules out deadlocks.
+    /// time. That thread does not wait for other threads' traces, which rules out deadlocks.
     trace: Option<(MutexGuard<'a, ()>, MemoryReservation<'a>)>,
     worker: Option<MemoryReservation<'a>>,
 }

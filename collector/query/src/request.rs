@@ -28,8 +28,8 @@ use super::timeline::kernel_of;
 pub struct Request {
     /// Records of the request as they were recorded, without attributes other than `element`.
     pub recorded: TraceRecords,
-    /// The records of `recorded`, in the same order. With a model, their times are on one common
-    /// axis: they are corrected if the clocks provably differ.
+    /// Copy of `recorded`, in the same order. With a model, its correction of the clocks is applied
+    /// to the times.
     pub aligned: TraceRecords,
     /// Tree of the request's spans, which refers to the records of `aligned`.
     pub outline: Vec<OutlineSpan>,
@@ -67,8 +67,8 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestAsked {
     pub id: u128,
-    /// Maximum number of spans of a trace to read, from the first one; `None` for all. A request
-    /// that is divided from a trace is read in full.
+    /// Maximum number of spans of a trace to read, from the first one; `None` for no such limit. It
+    /// does not apply to a request that is divided from a trace.
     pub spans_max: Option<usize>,
 }
 

@@ -45,7 +45,7 @@ pub struct FailedSpan {
     pub exceptions: Vec<SpanException>,
 }
 
-/// Exception as attributes of a span or event describe it. Missing texts are empty.
+/// Exception as attributes of a span, event or log line describe it. Missing texts are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanException {
     pub kind: String,

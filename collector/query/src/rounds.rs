@@ -55,8 +55,8 @@ pub(super) struct Merger {
 }
 
 impl Merger {
-    /// Merges round after round until all parts are read. Returns the merged model of all
-    /// completed rounds, and the series.
+    /// Merges round after round until all parts are read. Returns the merge of the models that
+    /// the parts sent, and the series.
     pub(super) fn run(mut self) -> (Model, Option<Convergence>) {
         let mut model = Model::with_max_labels(self.max_segments);
         while !self.parts.is_empty() {

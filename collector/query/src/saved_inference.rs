@@ -51,7 +51,7 @@ impl SavedInference {
 
     /// Returns a hash of the results apart from the notes.
     pub(super) fn identity(&self) -> u128 {
-        // An encoding error is reported when the same results are saved as a part.
+        // An encoding error is reported when the results are saved.
         let bytes = postcard::to_stdvec(&self.findings).unwrap_or_default();
         XxHash3_128::oneshot(&bytes)
     }

@@ -29,7 +29,7 @@ pub enum ShardError {
         asked: u32,
         asked_files: u64,
     },
-    /// The request for a shard has another format, or its basis does not fit it.
+    /// The request for a shard has another format, or its basis is invalid or does not fit it.
     #[error("the request for a shard cannot be decoded")]
     Task,
     /// The formula of `--where` cannot be parsed, although the driver has parsed it.

@@ -110,7 +110,8 @@ struct ReportContents<S> {
 ///
 /// # Errors
 /// Fails if the store cannot be read or changes meanwhile, if `inference` is of another snapshot or
-/// of other settings, if there is too little memory, or if the part cannot be written.
+/// of other settings, if no trace is selected and complete, if there is too little memory, or if
+/// the part cannot be written.
 pub fn shard_report<Q: ShardQuestion>(
     study: &Study,
     (question, report): (&Q, ShardReport),

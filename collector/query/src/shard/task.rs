@@ -2,7 +2,7 @@
 //!
 //! A task has a *basis*: the file of clocks or of an inference that all shards of a round use. It
 //! names the snapshot, the settings and the alignment, so a task adds only the report and the
-//! shard. A worker keeps its store open while the basis stays the same.
+//! shard. A worker keeps its store open while the basis stays the same and no task fails.
 
 use std::path::Path;
 use std::sync::Arc;
