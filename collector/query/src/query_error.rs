@@ -71,7 +71,7 @@ pub enum QueryError {
     /// Nothing was recorded in a burst at the requested time or later.
     #[error("no burst at {at_ns} (ns since the Unix epoch) or later is in {data}")]
     NoBurst { at_ns: i64, data: String },
-    /// The model has no segment with the requested name.
+    /// The model has none of the requested segments.
     #[error("none of the {segments} segments is the one asked for")]
     NoSuchSegment {
         data: String,
@@ -90,7 +90,7 @@ pub enum QueryError {
     /// No category has the requested name.
     #[error("no segment is of the category {category}; there are: {known}")]
     NoSuchCategory { category: String, known: String },
-    /// No request has the requested attribute.
+    /// No selected request has the requested attribute.
     #[error("no request has the attribute {attribute}{nearest}; there are: {known}")]
     NoSuchAttribute {
         attribute: String,
@@ -98,7 +98,7 @@ pub enum QueryError {
         nearest: String,
         known: String,
     },
-    /// No request has the requested value of an attribute.
+    /// No selected request has the requested value of an attribute.
     #[error(
         "no request has {value} as {attribute}: its root span must have it, or all of its spans that have this \
          attribute"
@@ -160,12 +160,12 @@ pub enum QueryError {
          --until, also if the clock of a request was wrong"
     )]
     ManyBursts(u64),
-    /// No request has any attributes.
+    /// No selected request has any attributes.
     #[error(
         "no request has attributes; give some to its spans, such as its user: span!(\"page\", user)"
     )]
     NoAttributes,
-    /// No trace is in the requested time range, or the filter rejects all that are.
+    /// No trace in the requested time range was read and accepted by the filter.
     #[error(
         "no request in {0} began in the requested time, by --since and --until or as a period of --before or --after, or --where rejects all"
     )]

@@ -16,8 +16,8 @@ use super::step::{band_of, ns_of};
 use super::study::{Question, StudyInput};
 use super::time_columns::{Limit, OfColumn, TimeColumns};
 
-/// Maximum number of root operations with a series. Those with callers are chosen first, in order
-/// of total latency.
+/// Maximum number of root operations with a series. Those with callers are chosen before others,
+/// and those with more total latency before those with less.
 const ROOTS_MAX: usize = 8;
 /// Maximum number of columns of all series, including empty ones.
 const COLUMNS_MAX: i64 = 40;

@@ -282,10 +282,10 @@ pub(super) fn witness(unit: &Unit<'_>, formula: &Formula) -> Vec<WitnessSpan> {
     places.into_iter().map(span).collect()
 }
 
-/// Returns the requests that satisfy a formula. First reads all requests to compare the clocks,
-/// unless the result is cached. Then reads the incomplete requests, and the complete requests that
-/// have the spans that the formula needs. Reads all requests if the settings ask for it, if more
-/// than half are needed, or if the needed requests cannot be determined.
+/// Searches for requests that satisfy or may satisfy a formula. First reads all selected requests
+/// to compare the clocks, unless the result is cached. Then reads those that may be incomplete, and
+/// those that may have the spans that the formula needs. Reads all again if the settings ask for
+/// it, if more than half are needed, or if the needed requests cannot be determined.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if there is too little memory. A formula about the kernel
