@@ -49,7 +49,7 @@ impl SourceMemory {
         self.all.query_max() / 4
     }
 
-    /// Returns the maximum memory for files that are open at the same time, in bytes.
+    /// Returns the maximum memory for the open files of a reading of selected traces, in bytes.
     pub(super) fn files_max(&self) -> usize {
         self.all.query_max() / 4
     }

@@ -306,9 +306,9 @@ pub fn whole_id(source: &Source, id: u128) -> Result<u128, QueryError> {
     Ok(whole.unwrap_or(id))
 }
 
-/// Returns one span of a request, its attributes and those of its events, and the recorded start of
-/// the request in ns since the Unix epoch. Returns `None` if no span that is read has the id. If
-/// several have it, returns the first of them.
+/// Returns one span of a request, its attributes and those of its events and log lines, and the
+/// recorded start of the request in ns since the Unix epoch. Returns `None` if no span that is read
+/// has the id. If several have it, returns the first of them.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if there is too little memory.

@@ -51,7 +51,7 @@ pub struct RootColumn {
 
 impl RootSeries {
     /// Returns the index of the column that contains an instant. For the end of the series, this is
-    /// the number of columns.
+    /// the number of columns, including empty ones.
     #[must_use]
     pub fn place(&self, at_ns: i64) -> i64 {
         at_ns.saturating_sub(self.from_ns) / self.column_ns.max(1)

@@ -27,8 +27,8 @@ pub struct SearchSettings {
     /// Maximum number of certain matches to keep, and likewise of possible matches. The earliest
     /// ones are kept.
     pub kept_max: usize,
-    /// Maximum memory for bursts that are searched together, in bytes; at most an eighth of the
-    /// query's memory is used. A single burst that is larger is not searched.
+    /// Maximum memory for bursts that are searched together, in bytes. An eighth of the query's
+    /// memory limits it further. A single burst that is larger is not searched.
     pub held_bytes_max: u64,
     /// True to read even requests for which the formula cannot hold.
     pub reads_all: bool,

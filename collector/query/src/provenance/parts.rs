@@ -52,7 +52,7 @@ impl ProvenanceAnswer {
 }
 
 /// Returns the union of the bytes on which two adjacent parts depend, if these are of the same
-/// items, and if no item's union has more ranges than both of the parts.
+/// items, and if each item has at most as many ranges in the union as in one of the parts.
 fn joined(a: &BytesByItem, b: &BytesByItem) -> Option<BytesByItem> {
     if !a.keys().eq(b.keys()) {
         return None;

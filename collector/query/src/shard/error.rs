@@ -125,7 +125,7 @@ pub enum ShardError {
         path: PathBuf,
         files: u64,
     },
-    /// The files, or a file and the settings of this run, have different settings.
+    /// The settings of two files, or of a file and this run, differ.
     #[error(
         "{} and {} have different settings: {flag} is {first_value} in the first, and {value} in the second; run the \
          shards with the same one{}", first.display(), path.display(), advice(flag)

@@ -94,7 +94,7 @@ pub struct TaskStore {
     settings: ShardSettings,
     plan: Arc<ShardPlan>,
     alignment: Alignment,
-    /// Summary of all batches, for the inference.
+    /// Summary of all batches, for the inference; `None` for reports.
     recorded: Option<RecordedSummary>,
 }
 
