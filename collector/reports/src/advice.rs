@@ -62,7 +62,8 @@ fn of_directory(error: &DataDirError) -> Option<String> {
     }
 }
 
-/// Returns advice on how to fill an empty data directory.
+/// Returns advice on a store without data: to wait for the next flush if a collector holds data, or
+/// else how to fill it.
 fn to_fill(data: &Path, unflushed_bytes: u64) -> String {
     if unflushed_bytes > 0 {
         return format!(

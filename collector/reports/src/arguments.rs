@@ -77,8 +77,8 @@ impl DataArguments {
     }
 }
 
-/// Returns the newest subdirectory `demo-SECONDS`; `None` if there is none, or if `data` is not the
-/// default directory or is a store itself.
+/// Returns the entry `demo-SECONDS` with the largest number; `None` if there is none, or if `data`
+/// is not the default directory or is a store itself.
 fn newest_demo(data: &Path) -> Option<PathBuf> {
     if data != Path::new(DATA_DEFAULT) || DataDir::existing(data).is_ok() {
         return None;
@@ -108,7 +108,7 @@ impl Readable {
     }
 }
 
-/// Arguments that select requests and the format of the output.
+/// Arguments for the data, the requests to use, the format of the output and the memory.
 #[derive(Clone, Debug, Args)]
 pub struct SelectionArguments {
     /// Location of the data
@@ -215,7 +215,7 @@ pub struct ReadingArguments {
     pub trust_clocks: bool,
 }
 
-/// Arguments for additional outputs of a result.
+/// Arguments for additional outputs of a result, and for the names in it.
 #[derive(Clone, Debug, Args)]
 pub struct ShowArguments {
     /// Also write the result as an HTML page to this file
@@ -280,7 +280,7 @@ impl ReadingArguments {
         }
     }
 
-    /// Returns the selection of requests that these arguments describe.
+    /// Returns the time range of requests, and how to treat incomplete traces and clocks.
     ///
     /// # Errors
     /// Returns an error if the time range has both ends and does not begin before it ends.

@@ -149,9 +149,9 @@ impl Burst {
     }
 }
 
-/// Plans a config. The burst is the smallest power of two, in ms, that is at least ten times as
-/// long as a request. The period is the shortest power of two that records at most `duty`. A share
-/// of 1 records always. Fails if the period would exceed 2^40 ms, which is about 35 years.
+/// Plans a config. The burst is the smallest power of two, in whole ms, that is at least ten times
+/// as long as a request. The period is the shortest power of two that records at most `duty`. A
+/// share of 1 records always. Fails if the period would exceed 2^40 ms, which is about 35 years.
 fn plan(request: Duration, duty: f64) -> Result<BurstConfig, String> {
     let burst_ms = (request * TIMES_REQUEST).as_secs_f64() * 1e3;
     let zeros = burst_ms.max(1.0).log2().ceil() as u32;

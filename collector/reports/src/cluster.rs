@@ -1,9 +1,9 @@
-//! Reports by several worker processes: arguments of the driver, and its rounds.
+//! Reports by several worker processes: arguments and rounds of the driver, and tasks of workers.
 //!
 //! The shards are those of `shard`. The driver estimates how to correct the clocks, lets the
 //! workers infer, and merges their parts; if the evidence of all shards contradicts the estimate,
-//! it repeats the round. A report takes one more round, with the merged model. It takes only that
-//! round if the model is cached.
+//! it repeats the round once. A report takes one more round, with the merged model. It takes only
+//! that round if the model is cached.
 
 #[cfg(feature = "cluster")]
 mod rounds;

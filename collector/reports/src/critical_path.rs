@@ -80,7 +80,7 @@ pub struct CriticalPath {
     shard: ShardArguments,
 }
 
-/// Default of `--top`.
+/// Default of `--top`, also for `merge`.
 pub const TOP: usize = 25;
 
 impl ReadingVerb for CriticalPath {

@@ -35,8 +35,7 @@ pub struct VerbPage {
 /// One option of a subcommand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Name in the address of the page and after `--` on the command line; without `--` if
-    /// `is_positional`.
+    /// Name in the address of the page and, unless `is_positional`, after `--` on the command line.
     pub name: String,
     pub help: String,
     pub kind: FieldKind,
@@ -138,7 +137,7 @@ impl VerbPage {
     }
 }
 
-/// Returns the part of clap's error before its usage.
+/// Returns clap's error without its prefix, its usage and its hint at `--help`.
 fn what_is_wrong(error: &str) -> String {
     let said = error.split("\n\nUsage:").next().unwrap_or(error);
     let said = said
@@ -211,7 +210,8 @@ fn kind_of(argument: &Arg, value_name: &str) -> FieldKind {
 mod tests {
     use super::*;
 
-    /// Checks that a browser can show the default of a number, which `1%` is not.
+    /// Checks that defaults of number fields are numbers, because browsers do not show others, such
+    /// as `1%`, there.
     #[test]
     fn defaults_of_numbers_are_numbers() {
         for page in crate::registry::pages() {

@@ -146,7 +146,7 @@ struct CorrectedClocks {
 }
 
 impl CorrectedClocks {
-    /// Returns the correction of the clocks; `None` if they agree.
+    /// Returns the correction of the clocks; `None` if no clocks are known to differ.
     fn of(inference: &Inference) -> Option<Self> {
         let alignment = Some(&inference.clocks).filter(|alignment| alignment.is_needed())?;
         Some(Self {
@@ -372,7 +372,7 @@ pub struct InferenceReport<'a> {
     mutual_exclusion: Pairs<'a>,
     pipelines: Vec<PipelineEntry<'a>>,
     convergence: Vec<ConvergenceEntry>,
-    /// Correction of the clocks; null if they agree.
+    /// Correction of the clocks; null if no clocks are known to differ.
     clocks: Option<CorrectedClocks>,
     timestamps: Timestamps,
     #[serde(skip)]

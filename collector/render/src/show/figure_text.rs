@@ -7,14 +7,14 @@ use super::table::Kind;
 use super::wrap;
 use crate::humanise::{duration, percent};
 
-/// Width of pictures if the output is not a terminal, in characters.
+/// Width of pictures if the width of the output is unknown, in characters.
 const WIDTH: usize = 100;
 /// Minimum width of the drawing next to the names, in characters.
 const DRAWN_MIN: usize = 10;
 /// Eighths of a character, filled from the left; those of `LEVELS` are filled from below.
 const EIGHTHS: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Fill characters of a bar's parts, in order.
+/// Fill characters of the parts of a stacked bar, by their style.
 const FILLS: [char; 7] = ['█', '▒', '░', '#', '=', '+', '.'];
 
 const CRITICAL: char = '█';
@@ -56,7 +56,8 @@ pub fn axis_text(number: f64, kind: Kind) -> String {
     }
 }
 
-/// Formats a count with few digits.
+/// Formats a number without a unit: with one decimal or none, from 10,000 on in thousands (`k`) or
+/// millions (`M`).
 fn count_text(count: f64) -> String {
     match count.abs() {
         small if small < 9.5 && small.fract() > 0.05 => format!("{count:.1}"),
@@ -69,12 +70,12 @@ fn count_text(count: f64) -> String {
 /// Layout with names in a column of their own, which takes up to half of the width.
 struct NameColumn {
     width: usize,
-    /// Columns left for the drawing.
+    /// Columns for the drawing, at least [`DRAWN_MIN`].
     drawn: usize,
 }
 
 impl NameColumn {
-    /// Creates the layout for these names, with `besides` further columns taken.
+    /// Creates the layout for these names, with `besides` columns for other text.
     fn of<'a>(names: impl Iterator<Item = &'a str>, width: usize, besides: usize) -> Self {
         let longest = names.map(|name| wrap::columns(&scrubbed(name))).max();
         let name_width = longest.unwrap_or(0).min(width / 2);
@@ -211,7 +212,7 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
     let columns = names.drawn;
     let length_ns = timeline.length_ns.max(1) as f64;
     let column = |ns: u64| ((ns as f64 / length_ns * columns as f64) as usize).min(columns);
-    // A short interval gets a character of its own, so that it is visible.
+    // Each stroke fills at least one character, because a short one would be invisible otherwise.
     let cells = |from_ns: u64, to_ns: u64| {
         let from = column(from_ns).min(columns - 1);
         from..column(to_ns).max(from + 1)
@@ -222,7 +223,7 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
             .marks
             .iter()
             .for_each(|(at_ns, _)| row[column(*at_ns).min(columns - 1)] = MARK);
-        // Later strokes cover earlier ones, so the critical path is always visible.
+        // Later strokes cover earlier ones, so critical intervals are always visible.
         let mut draw = |from_ns: u64, to_ns: u64, with: char| row[cells(from_ns, to_ns)].fill(with);
         for interval in intervals
             .iter()

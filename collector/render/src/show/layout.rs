@@ -7,7 +7,7 @@ use super::wrap;
 
 /// The space between two columns.
 const GAP: &str = "  ";
-/// Minimum width of a name, in columns of the terminal.
+/// Width, in columns of the terminal, below which names are not narrowed.
 const NAME_MIN: usize = 20;
 
 /// A column of a table, as text.
@@ -46,7 +46,7 @@ impl TextColumn {
         }
     }
 
-    /// Reports whether the cells may be broken into lines, unlike ids and numbers.
+    /// Reports whether the cells may be broken into lines; only texts and segments may.
     fn is_name(&self) -> bool {
         matches!(self.kind, Kind::Text | Kind::Segment)
     }
@@ -94,7 +94,7 @@ pub(super) fn fit(columns: &mut Vec<TextColumn>, room: Option<usize>) -> Vec<Str
     hidden
 }
 
-/// Counts the distinct rows, without one of the columns.
+/// Counts the distinct rows, ignoring the column `without` if there is one.
 fn different_rows(columns: &[TextColumn], without: Option<usize>) -> usize {
     let count = columns.first().map_or(0, |column| column.cells.len());
     let kept = || {

@@ -1,8 +1,8 @@
 //! Presentation of results: a [`Doc`] is rendered to a terminal, to a page and to tables of Arrow.
 //!
-//! A result describes itself by headings, sentences, typed tables and pictures. This module decides
-//! the width of columns, the format of durations, the treatment of control characters and the
-//! markup, for all results.
+//! A result describes itself by headings, sentences, links, typed tables, pictures and passages.
+//! The renderers, for terminals here and for pages in `page`, decide the width of columns, the
+//! format of numbers, the treatment of control characters and the markup.
 
 mod arrow;
 mod doc;

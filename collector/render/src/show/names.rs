@@ -15,10 +15,11 @@ use stroboscope_analysis::task_path::{JOINT, last_component};
 pub struct SegmentName {
     id: SegmentId,
     label: Option<SegmentLabel>,
-    /// Part of the path of the segment's task that is unique among the tasks of the model.
+    /// Short name of the segment's task, unique among the tasks of the model; `segment N` if the
+    /// model does not know the segment.
     task: Arc<str>,
     /// First and last event of the segment, in short form if that is unique in its task; empty if
-    /// it is the only segment of its task.
+    /// it is the only segment of its task, or unknown.
     part: Arc<str>,
 }
 
@@ -37,7 +38,7 @@ impl SegmentName {
             .map_or_else(|| self.short(), ToString::to_string)
     }
 
-    /// Returns as much of the full name as is unique among the segments of its model.
+    /// Returns a short form of the full name that is unique among the segments of the model.
     #[must_use]
     pub fn short(&self) -> String {
         match &*self.part {
@@ -47,7 +48,8 @@ impl SegmentName {
     }
 
     /// Returns the task, and the first and last event of the segment. The text of the events is
-    /// empty if a short name is requested and the task has no other segment.
+    /// empty if the segment is unknown, or if a short name is requested and the task has no other
+    /// segment.
     pub(super) fn task_and_part(&self, is_full: bool) -> (String, String) {
         match &self.label {
             Some(label) if is_full => (
@@ -161,8 +163,8 @@ fn short_part(label: &SegmentLabel) -> String {
 }
 
 /// Returns a short name of each task: its last component and, if other tasks share this, the
-/// nearest ancestor that distinguishes it from them. If no single ancestor does, the name is the
-/// shortest unique suffix of the path.
+/// nearest ancestor that distinguishes it from them. If that ancestor has the same name, or there
+/// is none, the name is the path or its shortest unique suffix, with repetitions collapsed.
 fn short_tasks(labels: &Labels) -> HashMap<&str, String> {
     let mut alike: HashMap<&str, Vec<Vec<&str>>> = HashMap::new();
     let mut paths: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -206,7 +208,7 @@ fn short_task(path: &[&str], alike: &HashMap<&str, Vec<Vec<&str>>>) -> String {
     }
 }
 
-/// Collapses repeated components of a path.
+/// Joins the components of a path, and collapses adjacent equal ones.
 fn folded(path: &[&str]) -> String {
     let mut parts: Vec<(&str, usize)> = Vec::new();
     for component in path {

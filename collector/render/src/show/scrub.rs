@@ -1,9 +1,9 @@
-//! Shortens texts, and replaces characters of untrusted texts that a terminal would obey.
+//! Shortens texts, and replaces or escapes characters that a terminal would obey.
 
 use std::fmt::Write as _;
 
-/// Replaces characters that a terminal would obey by U+FFFD. Untrusted texts pass through this
-/// function on their way to a terminal, and JSON through [`escaped_json`].
+/// Replaces characters that a terminal would obey, including line feeds, by U+FFFD. In JSON,
+/// [`escaped_json`] escapes such characters instead.
 #[must_use]
 pub fn scrubbed(text: &str) -> String {
     text.replace(|c: char| c.is_control() || is_bidirectional(c), "\u{fffd}")
@@ -39,9 +39,9 @@ pub fn scrubbed_lines(text: &str) -> String {
         .join("\n")
 }
 
-/// Shortens a text to at most `max` characters, but not below one. The omitted part is in the
-/// middle, because a segment's name begins with its request and ends with its events. Two thirds of
-/// the kept characters come from the end, which is more informative.
+/// Shortens a text to at most `max` characters, but not below one. Omits the middle, because both
+/// ends of a text such as a segment's name are informative. At least two thirds of the kept
+/// characters come from the end.
 #[must_use]
 pub fn shortened(text: &str, max: usize) -> String {
     let count = text.chars().count();

@@ -7,7 +7,7 @@ use super::names::SegmentName;
 /// Kind of a column's cells: their format for people, and their type for machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An untrusted text; `Utf8`.
+    /// A text, treated as untrusted; `Utf8`.
     Text,
     /// A segment; `Utf8`, with its full path.
     Segment,
@@ -21,12 +21,12 @@ pub enum Kind {
     DurationNs,
     /// A difference of times in ns, with its sign; `Float64`.
     DifferenceNs,
-    /// A part of a whole, 0 to 1, or a change of such a part, shown in percent; `Float64`.
+    /// A ratio, such as a part of a whole or a relative difference, shown in percent; `Float64`.
     Share,
     /// A number that may be negative, with its sign and two decimals; `Float64`.
     Number,
-    /// A number that cannot be negative, such as a mean of counts, shown with about three digits
-    /// and no sign; `Float64`.
+    /// A number that cannot be negative, such as a mean of counts, shown without a plus sign and
+    /// with at most two decimals; `Float64`.
     Mean,
     /// A probability, shown in scientific notation; `Float64`.
     Probability,
@@ -37,7 +37,7 @@ pub enum Kind {
 /// One column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Name for machines, with its unit.
+    /// Name for machines, with the unit of a duration.
     pub name: Cow<'static, str>,
     /// Head for people; empty if the column is for machines only.
     pub head: Cow<'static, str>,
@@ -67,7 +67,7 @@ impl Column {
     }
 }
 
-/// Maximum number of nesting levels that indentation shows.
+/// Maximum number of nesting levels that spaces show.
 const LEVELS_INDENTED: usize = 24;
 
 /// Returns the indentation of a nested text. Levels deeper than [`LEVELS_INDENTED`] add a number
@@ -83,13 +83,13 @@ pub(crate) fn indentation(depth: usize) -> String {
 /// One value of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// An unknown value.
+    /// A missing value, such as an unknown one.
     None,
     /// A value of [`Kind::Text`] or [`Kind::Request`].
     Text(String),
     /// A value of [`Kind::Text`] with its depth of nesting; machines get the text alone.
     Nested(usize, String),
-    /// A value of [`Kind::Text`] with the path of a link on a site, written by this program.
+    /// A value of [`Kind::Text`], and the path of a page on a site to which the text links.
     Linked(String, String),
     /// A value of [`Kind::Segment`].
     Segment(SegmentName),
@@ -216,7 +216,7 @@ pub struct Table {
     pub spec: TableSpec,
     /// Text above the table.
     pub title: String,
-    /// The full list of rows, the most important first.
+    /// Rows in order, including those that people are not shown.
     pub rows: Vec<Vec<Cell>>,
     /// Number of rows to show to people. Pages of a site may show another number.
     pub shown: usize,

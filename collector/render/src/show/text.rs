@@ -105,7 +105,7 @@ impl TextView {
         }
     }
 
-    /// Returns the visible columns of a table. A column without any value is omitted.
+    /// Returns the columns of a table. Omits those without a head and those without any value.
     fn columns(&self, table: &Table) -> Vec<layout::TextColumn> {
         let mut columns = Vec::new();
         for (at, column) in table.spec.columns.iter().enumerate() {

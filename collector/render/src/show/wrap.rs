@@ -15,9 +15,9 @@ pub(super) fn padded(text: &str, width: usize) -> String {
     text.to_owned() + &" ".repeat(width.saturating_sub(columns(text)))
 }
 
-/// Wraps sentences to lines of at most `width` columns, except for longer words. Continuation lines
-/// keep the indent of a line that begins with spaces. A command between backticks stays in one
-/// line, regardless of its length, so that it can be copied.
+/// Wraps sentences to lines of at most `width` columns; a word that does not fit makes a line
+/// longer. Continuation lines keep the indent of a line that begins with spaces. Text between
+/// backticks stays in one line, regardless of its length, so that a command can be copied.
 #[must_use]
 pub fn sentences(text: &str, width: usize) -> String {
     let lines = text.split('\n').flat_map(|line| {
@@ -32,8 +32,9 @@ pub(super) fn head(text: &str, width: usize) -> Vec<String> {
     filled(text, width, "", &[words])
 }
 
-/// Wraps a cell to lines of at most `width` columns. Drops only spaces at ends of lines. Lines
-/// break where tasks of a path join, or else between words, parts of a name or characters.
+/// Wraps a cell to lines of at most `width` columns, or to single characters if its indentation
+/// leaves no room. Drops only spaces at ends of lines. Lines break where tasks of a path join, or
+/// else between words, parts of a name or characters.
 pub(super) fn cell(text: &str, width: usize) -> Vec<String> {
     let nested = &text[..text.len() - text.trim_start_matches(' ').len()];
     filled(

@@ -272,8 +272,9 @@ fn percent_of(share: f64) -> String {
     }
 }
 
-/// Lists the ways to relax a goal. `is_by_overhead` is true if the bound of the overhead limits the
-/// share of time. `of_interest` is the number of requests of interest that begin in an hour.
+/// Lists the ways to relax a goal. `is_by_overhead` is true if the overhead limits the share of time
+/// more than the duty does. `of_interest` is the number of requests of interest that begin in an
+/// hour.
 fn gives_way(
     giving: &GivingWay,
     goal: &BurstGoal,

@@ -36,7 +36,7 @@ pub(super) struct ClusterRun<'a> {
     study: NamedStudy,
     cluster: Cluster,
     runtime: &'a Runtime,
-    /// Directory of the parts.
+    /// Directory of the parts, and of the clocks and the inference that rounds start from.
     directory: TempDir,
     share: QueryShare,
 }

@@ -11,8 +11,8 @@ use tokio::runtime::Handle;
 use crate::Failure;
 use crate::arguments::{DataArguments, Readable};
 
-/// Runs the shards of drivers on a store. It keeps the store of the last task open, because the
-/// next one is probably of the same run.
+/// Runs the shards of drivers on a store. It keeps the store open after a task that succeeds,
+/// because the next one is probably of the same run.
 #[derive(Debug)]
 pub struct StoreTasks {
     data: DataArguments,

@@ -19,7 +19,7 @@ pub(super) struct Links {
     links: u64,
     /// Number of links whose other span is in the store.
     found: u64,
-    /// Number of found links whose producer ended before the consumer began.
+    /// Number of found links whose producer had ended when the consumer began.
     before: u64,
     /// Number of links for which the order of these two instants is unknown.
     unknown: u64,
@@ -153,7 +153,7 @@ struct LegJson {
     /// Time from the end of the producer in the earlier request to `start_ns`; 0 in the first one.
     queued_ns: u64,
     segments: Vec<StepJson>,
-    /// Time from the end of the last segment to `end_ns`.
+    /// Time from the end of the last segment, or from `start_ns` without one, to `end_ns`.
     tail_wait_ns: u64,
     /// Span at whose end the path leaves the request; null in the last one.
     producer: Option<String>,

@@ -51,8 +51,8 @@ impl ComparingReport for ExperimentSays {
 }
 
 impl ExperimentSays {
-    /// Explains why the requests are too few to exclude that the median rose by `worse_by`; `None`
-    /// if they are enough, or if both sides have requests but no row has the median.
+    /// Explains why the requests do not exclude that the median rose by `worse_by`; `None` if they
+    /// do, or if both sides have requests but no row has the median.
     fn too_few(&self, worse_by: f64) -> Option<String> {
         for (name, side) in [("control", &self.control), ("test", &self.test)] {
             if side.requests == 0 {
