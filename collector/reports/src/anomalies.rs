@@ -14,8 +14,8 @@ use stroboscope_render::show::{Row as _, TableSpec};
 ///
 /// Compares each segment's share of the critical path in the slowest requests with that in the
 /// others. The effect is Cohen's d; q is the p-value of Welch's t-test, corrected for the number of
-/// segments by the rule of Benjamini and Hochberg. Segments with more of the critical path in slow
-/// requests come first, and among them those that differ significantly (q up to 0.05).
+/// segments by the rule of Benjamini and Hochberg. Segments that differ significantly (q up to
+/// 0.05) come first, and among them those that gain most in slow requests.
 #[derive(Debug, Args)]
 pub struct AnomaliesVerb {
     #[command(flatten)]

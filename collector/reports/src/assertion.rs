@@ -36,7 +36,7 @@ pub enum AssertionVerdict {
 pub struct Assertion {
     verdict: AssertionVerdict,
     /// Findings that the verdict rests on: for `violated`, the number of counterexamples and the
-    /// first one; for `unknown`, all problems of the data; empty for `holds`.
+    /// first one; for `unknown`, all reasons why the data cannot tell; empty for `holds`.
     reasons: Vec<String>,
     #[serde(skip)]
     claim: String,

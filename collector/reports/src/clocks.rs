@@ -111,7 +111,8 @@ struct OwnWord {
     estimated_error_ns: u64,
 }
 
-/// Clock state that a host's kernel reported, the worst one of several; `None` if there is none.
+/// Clock state that a host's kernel reported, with the worst of each value if there are several
+/// reports; `None` without a report.
 #[derive(Debug)]
 struct KernelSays {
     host: String,

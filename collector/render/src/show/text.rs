@@ -38,7 +38,7 @@ pub struct TableLines {
 }
 
 impl TextView {
-    /// Renders the document as a text, without a final line end.
+    /// Renders the parts of the document that terminals show, without a final line end.
     #[must_use]
     pub fn render(&self, doc: &Doc) -> String {
         let parts = doc.parts().iter().filter_map(|part| match part {

@@ -97,7 +97,7 @@ pub struct BurstPlanSays {
     longest_ns: f64,
     /// Maximum share of time that may be recorded: the stricter bound of duty and overhead.
     duty_max: f64,
-    /// Number of whole requests per hour that the goal asks for.
+    /// Number of whole requests per hour that the goal asks for; 1 if it names none.
     whole_per_hour_wanted: f64,
     /// Number of whole requests that the plan is based on; `recorded_ns` is the time in which they
     /// were recorded.
@@ -272,9 +272,9 @@ fn percent_of(share: f64) -> String {
     }
 }
 
-/// Lists the ways to relax a goal. `is_by_overhead` is true if the overhead limits the share of time
-/// more than the duty does. `of_interest` is the number of requests of interest that begin in an
-/// hour.
+/// Lists the ways to relax a goal. `is_by_overhead` is true if the overhead limits the share of
+/// time more than the duty does. `of_interest` is the number of requests of interest that begin in
+/// an hour.
 fn gives_way(
     giving: &GivingWay,
     goal: &BurstGoal,
