@@ -206,7 +206,7 @@ impl MetricRow {
         })
     }
 
-    /// Names the requests that the row is about.
+    /// Names the root operation or the hour of the row's requests; without either, all requests.
     pub(super) fn part(&self) -> String {
         match (&self.root, self.hour) {
             (Some(root), _) => root.clone(),
