@@ -10,9 +10,9 @@ use crate::size::parse_size;
 const MIB: u64 = 1 << 20;
 /// Minimum of the default limit, in bytes.
 const LEAST_DEFAULT: u64 = 256 * MIB;
-/// Minimum limit in bytes.
+/// Minimum that `--memory-limit` accepts, in bytes.
 const LEAST_TO_READ: u64 = 32 * MIB;
-/// Assumed memory in bytes of a machine that does not report its memory.
+/// Assumed memory in bytes if neither the machine nor a control group reports any.
 const UNKNOWN: u64 = 4_096 * MIB;
 
 /// Parses a memory limit, and rejects one that is too small for reading.
@@ -29,8 +29,8 @@ pub fn parse_reading_limit(text: &str) -> Result<u64, String> {
     Ok(size)
 }
 
-/// Returns the memory of the subcommand that this process runs, shared by all stores that it opens.
-/// `limit` is in bytes, `None` for the default limit. Only the first call's `limit` counts.
+/// Returns the memory of the subcommand that this process runs. All calls return the same memory,
+/// so only the first call's `limit` counts. It is in bytes; `None` stands for the default limit.
 pub fn of_verb(limit: Option<u64>) -> QueryMemory {
     static OF_PROCESS: OnceLock<QueryMemory> = OnceLock::new();
     let limit = || usize::try_from(limit.unwrap_or_else(default_limit)).unwrap_or(usize::MAX);
@@ -39,8 +39,8 @@ pub fn of_verb(limit: Option<u64>) -> QueryMemory {
         .clone()
 }
 
-/// Returns the default limit in bytes: 60 % of the available memory, and 256 MiB at least. The rest
-/// is for the system and other programs.
+/// Returns the default limit in bytes: 60 % of the available memory, or of 4 GiB if that is
+/// unknown, and 256 MiB at least.
 #[must_use]
 pub fn default_limit() -> u64 {
     let there_is = memory_there_is().map_or(UNKNOWN, |(bytes, _)| bytes);

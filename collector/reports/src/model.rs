@@ -31,8 +31,8 @@ use stroboscope_store::query_memory::QueryShare;
 
 /// Bytes of memory for a relation in all forms in which it is shown.
 const BYTES_PER_RELATION: usize = 160;
-/// Maximum number of rows of each table on a page, except for that of the operations below a focus.
-/// More rows slow down the browser's layout. --json has all rows, and --focus finds specific ones.
+/// Maximum number of rows of each table on the served page, except for that of the operations below
+/// a focus. More rows slow down the browser's layout. --json has all rows.
 const PAGE_ROWS: usize = 40;
 /// Print the causal model as a table, JSON or a graph; merge, save and compare models
 ///
@@ -146,7 +146,8 @@ impl ModelVerb {
         Ok(share.collect())
     }
 
-    /// Adds the operations to the report, with one of them in focus unless all are requested.
+    /// Adds the operations to the report, with one of them in focus unless there are none or all
+    /// are requested. Fails if the model does not have the operation of `--focus`.
     fn focused<'a>(
         &self,
         report: ModelReport<'a>,
@@ -248,7 +249,7 @@ impl PageVerb for ModelVerb {
     }
 }
 
-/// Reserves the memory for showing all relations. Fails if there is too little.
+/// Reserves the memory for showing all orders and exclusions. Fails if there is too little.
 fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure> {
     let bytes = relations.count().saturating_mul(BYTES_PER_RELATION);
     share.take(bytes).map_err(|lack| {
@@ -259,7 +260,7 @@ fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure
 
 fn load(path: &Path) -> Result<(Model, Notes), Failure> {
     let model = load_model(path).map_err(Failure::of)?;
-    // The file does not record how many traces were incomplete. `ModelReport` states so.
+    // The file does not record how many traces were incomplete. `ModelReport::saved` says so.
     let notes = Notes {
         traces: model.traces(),
         complete_traces: model.traces(),

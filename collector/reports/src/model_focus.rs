@@ -1,4 +1,4 @@
-//! One operation of a model, with the operations right before and right after it.
+//! Operations of a model, and one in focus with the operations right before and right after it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ pub(crate) struct ModelOperation {
     /// Name of the operation, as `service:name`.
     pub operation: String,
     /// Share of the critical path of all requests, 0 to 1; null if shares were not computed, or if
-    /// the store's requests lack the operation.
+    /// no request of the store that took time has the operation.
     pub critical_share: Option<f64>,
     /// Number of requests with the operation's most frequent segment.
     pub requests: u64,
@@ -47,8 +47,8 @@ rows! {
     after: Count, "right after" = row.after;
 }
 
-/// Returns the operations of a model, those that requests wait for most first. `waited` maps
-/// operations to their shares of the critical path.
+/// Returns the operations of a model, those with the largest shares first, and among equal shares
+/// those in most requests. `waited` maps operations to their shares of the critical path.
 pub(crate) fn operations(
     model: &Model,
     graph: &CausalGraph,
@@ -134,7 +134,7 @@ rows! {
 }
 
 impl Focus {
-    /// Collects a model's relations of an operation; `None` if the operation has no segment.
+    /// Finds the operations right before and after one; `None` if the model has no segment of it.
     pub(crate) fn of(
         operation: &str,
         model: &Model,

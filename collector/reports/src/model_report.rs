@@ -34,7 +34,7 @@ pub struct ModelReport<'a> {
     pipelines: Vec<PipelineEntry<'a>>,
     /// Pairs of segments, without those that follow from others.
     reduced_happens_before: Vec<(u32, u32)>,
-    /// Operations, those that requests wait for most first.
+    /// Operations, the largest `critical_share` first, and among equal ones the most `requests`.
     operations: Vec<ModelOperation>,
     /// Operation in focus; null if all operations are shown.
     focus: Option<Focus>,
@@ -173,7 +173,7 @@ struct Pair {
     traces: u64,
 }
 
-/// Two segments; the first ends before the second begins.
+/// Two segments; the first happens before the second.
 struct InOrder(Pair);
 /// Two segments that exclude each other.
 struct Apart(Pair);
@@ -216,7 +216,7 @@ impl Report for ModelReport<'_> {
 }
 
 impl ModelReport<'_> {
-    /// Shows the operation in focus, and the segments right before and after it.
+    /// Shows the operation in focus, its neighbours and relations, and a list of operations.
     fn show_focus(&self, focus: &Focus, doc: &mut Doc) {
         let traces = self.model.traces().max(1) as f64;
         if let Some(of) = self
@@ -271,7 +271,7 @@ impl ModelReport<'_> {
         doc.link(all, "/model?all=on", &self.all_command);
     }
 
-    /// Shows all segments, and their orders.
+    /// Shows the operations, segments and relations of the model.
     fn show_all(&self, doc: &mut Doc) {
         let (model, traces) = (self.model, self.model.traces());
         let seen = || {

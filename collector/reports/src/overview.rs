@@ -87,7 +87,8 @@ pub struct OverviewReport {
     /// Weighted count behind `used_traces`.
     #[serde(skip)]
     pub requests: WeightedCount,
-    /// Commands that examine the step further; empty without one, and on a page, which has links.
+    /// Commands that examine the step further; empty without one, and on the page `/`, which has
+    /// links.
     #[serde(skip)]
     commands: String,
 }
@@ -218,7 +219,7 @@ impl OverviewReport {
             .fold(0, |sum, row| sum.saturating_add(row.records))
     }
 
-    /// Draws the operations that requests wait for; `None` if they wait for none.
+    /// Draws the operations that requests wait for most; `None` if there are none.
     pub fn waits(&self) -> Option<Figure> {
         let bars: Vec<Bar> = self
             .operations

@@ -1,4 +1,4 @@
-//! Shows on standard error the progress of tasks that take longer than two seconds: a bar or
+//! Shows on standard error the progress of tasks, except for their first two seconds: a bar or
 //! spinner on a terminal, otherwise a plain line now and then.
 
 use std::io::IsTerminal as _;
@@ -11,7 +11,8 @@ use stroboscope_store::progress::{Observer, Task};
 
 const QUIET_FOR: Duration = Duration::from_secs(2);
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Number of steps between two readings of the clock.
+/// Number of steps from one reading of the clock to the next, if a task has an unknown total or one
+/// above [`FEW_STEPS`].
 const STEPS_PER_LOOK: u64 = 64;
 /// Maximum total of a task, such as its number of shards, for which each step reads the clock.
 const FEW_STEPS: u64 = 4_096;

@@ -50,7 +50,7 @@ impl Entry {
         }
     }
 
-    /// Adds a page with the arguments of the subcommand, except for those in `without`.
+    /// Sets a page for the subcommand. The page lacks the arguments in `without`.
     #[must_use]
     pub fn paged<V: PageVerb + Args>(self, without: &'static [&'static str]) -> Self {
         let words = self.name;
@@ -66,7 +66,7 @@ impl Entry {
         self
     }
 
-    /// Adds SQL tables.
+    /// Sets the SQL tables.
     #[must_use]
     pub fn with_tables(self, tables: Tables) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Entry {
         }
     }
 
-    /// Adds a page for the subcommand of this full name: the entry's own, or one nested in it. The
+    /// Sets a page for the subcommand of this full name: the entry's own, or one nested in it. The
     /// page lacks the arguments in `without`.
     #[must_use]
     pub fn paged_as<V: PageVerb + Args>(

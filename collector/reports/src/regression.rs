@@ -73,7 +73,7 @@ pub struct Rise {
     pub q_value: f64,
 }
 
-/// Name of all requests together in a [`Finding`].
+/// Name of all requests together in findings, rises and checks.
 pub(crate) const ALL_REQUESTS: &str = "all requests";
 
 /// Finding about some requests, or about all.
@@ -127,8 +127,8 @@ impl Finding {
 }
 
 impl RegressionEvidence {
-    /// Returns a check for each item that is judged or has a finding; without such items, one check
-    /// that passed.
+    /// Returns a check for each name that is judged, has a finding, or rose by `worse_by` or more;
+    /// without such names, one check that passed.
     fn checks(&self, gate: &GateArguments) -> Vec<Check> {
         let unknown = match gate.fail_on {
             Some(FailOn::Unknown) => CheckOutcome::Error,

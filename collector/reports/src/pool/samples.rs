@@ -19,10 +19,11 @@ struct Sample {
     value: f64,
 }
 
-/// Reads a file of CSV or JSON lines.
+/// Reads the samples of a time range from a file of CSV or JSON lines.
 ///
 /// # Errors
-/// Returns a description of the problem, with the number of the line if one is wrong.
+/// Returns a description of the problem, with the number of the line if one is wrong. Having no
+/// samples in the range is a problem, too.
 pub(super) fn read_samples(file: &Path, range: TimeRange) -> Result<UsesByService, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
     let length = std::fs::metadata(file).map_err(cannot)?.len();

@@ -14,7 +14,7 @@ use crate::arguments::parse_formula;
 pub(super) enum ItemFilter {
     /// The name matches this text, in which `*` stands for any text.
     Name(String),
-    /// The item was read or written in a span that matches this formula.
+    /// The span in which the item was written (or read, if no log wrote it) matches this formula.
     Span(String, Box<Formula>),
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for ItemFilter {
     }
 }
 
-/// Filters that must all match, each with the spans that match its formula.
+/// Filters that must all match, each with the spans that match its formula; none for a name.
 pub(super) struct ItemFilters<'a>(pub(super) Vec<(&'a ItemFilter, HashSet<StoredSpanId>)>);
 
 impl ItemFilters<'_> {

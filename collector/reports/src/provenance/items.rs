@@ -82,7 +82,7 @@ pub(super) fn item_path(id: &str, bytes: &str) -> String {
     format!("/provenance?item={id}{bytes}")
 }
 
-/// Returns the cell of a log, which links to the request that wrote it.
+/// Returns the cell of a log, which links to the request that wrote it, if that is known.
 pub(super) fn linked_log(name: &str, trace: Option<&str>) -> Cell {
     match trace {
         Some(trace) => Cell::Linked(name.to_owned(), format!("/traces/{trace}")),
@@ -101,7 +101,7 @@ impl ProvenanceItems {
         let only = queried.filters(only)?;
         let logs = &queried.logs;
         let items = KnownItems::of(logs, |_| true);
-        // By id: the place of the first log, and the bytes written and read.
+        // By id: the place of the first log, the bytes written, and the most that one log read.
         let mut bytes: BTreeMap<u64, (usize, u64, u64)> = BTreeMap::new();
         for (place, log) in logs.iter().enumerate() {
             for ((direction, id), count) in log.items() {
@@ -147,7 +147,7 @@ impl ProvenanceItems {
 }
 
 impl ProvenanceItems {
-    /// Writes the list as a table.
+    /// Writes the list as a table, or a sentence if it is empty.
     pub(super) fn show(&self, doc: &mut Doc) {
         if self.items.rows.is_empty() {
             doc.sentence("No log has such an item.");

@@ -50,7 +50,7 @@ impl<'a> KnownItems<'a> {
         }
     }
 
-    /// Returns the description of an item; `None` if no log has one.
+    /// Returns the collected description of an item; `None` if there is none.
     pub(super) fn get(&self, id: u64) -> Option<&ItemInfo<'a>> {
         self.infos.get(&id)
     }

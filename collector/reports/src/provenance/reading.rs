@@ -50,7 +50,8 @@ pub(super) struct QueriedLogs<'a> {
     pub(super) notes: Notes,
     /// Memory for results.
     pub(super) share: QueryShare,
-    /// Data directory, for the spans of items; `None` if they are not known.
+    /// Data directory, for the spans of items; `None` for files, and for the SQL table, which needs
+    /// no spans.
     directory: Option<DataToRead<'a>>,
 }
 

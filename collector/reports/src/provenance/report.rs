@@ -108,8 +108,8 @@ struct Flow {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LogGaps {
     log: String,
-    /// Number of merges whose result names more inputs than were merged; null if the log is
-    /// unfinished.
+    /// Number of merges, ranges and outputs that name more inputs than they depend on; null if the
+    /// log is unfinished.
     coarse_merges: Option<u64>,
     /// Number of bytes that share one input.
     shared_inputs: Option<u64>,

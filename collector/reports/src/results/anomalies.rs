@@ -232,8 +232,8 @@ impl Anomalies {
         }
     }
 
-    /// Returns the number of rows that the table shows; `told` is the number of informative rows
-    /// (see [`AnomalyRow::tells`]).
+    /// Returns the number of rows that the table shows if two requests or more are slow. `told` is
+    /// the number of informative rows (see [`AnomalyRow::tells`]).
     fn shown(&self, told: usize) -> usize {
         match self.segments.top {
             0 => self.segments.rows.len(),

@@ -64,7 +64,7 @@ pub struct ComparisonReport {
     variation: VariationSays,
     /// Changes outside of the services.
     surroundings: Vec<String>,
-    /// Usual change of the places of all services, which is no cause; `None` if it is unknown.
+    /// Usual change of the times in all services, which is no cause; `None` if it is unknown.
     #[serde(skip)]
     environment: Option<Environment>,
     /// Descriptions of causes whose structure begins or ends within a period.
@@ -149,9 +149,10 @@ impl PeriodSummary {
     }
 }
 
-/// Minimum number of requests in each period to conclude that nothing changed.
+/// Minimum number of recorded requests in each period, in all or of one root operation, to exclude
+/// a change.
 const REQUESTS_MIN: u64 = 20;
-/// Maximum number of operations with too few requests to name.
+/// Maximum number of operations to name that have too few requests for a test.
 const TOO_FEW_SHOWN: usize = 3;
 
 impl ComparisonReport {
@@ -312,8 +313,8 @@ fn interval_text((low_ns, high_ns): (f64, f64)) -> String {
 
 /// Describes a comparison without causes. The mean latency of a root operation may still differ,
 /// for example if the kinds of its requests alternate within a period. The test of causes considers
-/// how a period's parts vary, but the interval of the mean assumes independent requests. It
-/// therefore also excludes zero for many equal periods, and proves no change.
+/// how a period's parts vary, but the interval of the mean assumes independent requests. Even if
+/// nothing changed, the interval therefore often excludes zero, so it proves no change.
 fn no_cause_text(mix: &[MixRow], also_different: usize) -> String {
     let asked_most = |a: &&MixRow, b: &&MixRow| a.after.total_cmp(&b.after);
     let changed = mix.iter().filter(|row| row.mean_difference().is_some());

@@ -38,7 +38,8 @@ impl ComparingReport for ComparisonReport {
     }
 }
 
-/// Returns the reasons why periods with these numbers of requests cannot exclude a regression.
+/// Returns the reasons why periods with these numbers of requests, and with this change of all
+/// services, cannot exclude a regression.
 fn doubts(requests: [u64; 2], environment: Option<Environment>, worse_by: f64) -> Vec<String> {
     let mut doubts = Vec::new();
     for (period, count) in ["earlier", "later"].iter().zip(requests) {

@@ -8,7 +8,7 @@ use stroboscope_render::humanise::{counted, percent};
 use stroboscope_render::rows;
 use stroboscope_render::show::Doc;
 
-/// Maximum number of origins to show for each root operation.
+/// Maximum number of origins for each root operation. The table shows twice as many in all.
 const ORIGINS_MAX: usize = 8;
 
 /// Requests of a root operation, and how many of them failed. Incomplete requests count, too.

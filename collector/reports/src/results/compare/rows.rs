@@ -1,4 +1,4 @@
-//! Rows of causes and mutations.
+//! Rows of causes, mutations, and operations with too few requests.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -79,7 +79,7 @@ impl TooFewRow {
         self.contribution_ns > 0.0
     }
 
-    /// Returns the reason why a verdict on the operation is impossible.
+    /// Describes the operation as a reason to doubt a verdict.
     pub(super) fn doubt(&self) -> Finding {
         Finding {
             of: format!("{}:{}", self.service, self.operation),
@@ -256,7 +256,7 @@ pub fn mutation_in_words(of: &Comparison, rank: usize) -> String {
 }
 
 /// Describes a cause whose structure begins or ends within a period, with the number of requests
-/// that have the structure; `None` for other causes. `name` stands for the cause.
+/// of each period that have the structure; `None` for other causes. `name` stands for the cause.
 pub(super) fn within_period(
     cause: &Cause,
     name: &str,

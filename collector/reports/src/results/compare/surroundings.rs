@@ -18,7 +18,8 @@ pub(super) struct MixRow {
     /// Mean latency of the earlier requests, in ns; null if there are none.
     pub(super) mean_before_ns: Option<f64>,
     /// Change of the mean latency of these requests by causes, in ns. Leaves out causes whose
-    /// structure begins or ends within a period, and the part that a few slow requests make up.
+    /// structure begins or ends within a period. If times changed, leaves out the part that a few
+    /// slow requests make up.
     pub(super) caused_ns: f64,
     /// q-value of the cause that adds most to `caused_ns`; null if no cause adds to it.
     pub(super) q_value: Option<f64>,
@@ -82,7 +83,8 @@ impl MixRow {
         self.after - self.before
     }
 
-    /// Returns the rise of the mean latency by causes, if there is one.
+    /// Returns the rise of the mean latency by causes, if there is one and the earlier mean is
+    /// above 0.
     pub(super) fn rise(&self) -> Option<Rise> {
         let mean_ns = self.mean_before_ns.filter(|mean_ns| *mean_ns > 0.0)?;
         let q_value = self.q_value?;
@@ -221,7 +223,8 @@ impl VariationSays {
     }
 }
 
-/// Minimum factor by which the rate of requests must change to be mentioned.
+/// Minimum factor by which the rate of requests must change to be mentioned. Also the maximum ratio
+/// of its change to that of the latency at which waiting clients are mentioned.
 const RATE_MIN: f64 = 1.25;
 /// Minimum change of a root operation's share of requests, 0 to 1, to be mentioned.
 const MIX_MIN: f64 = 0.05;
@@ -269,7 +272,7 @@ pub(super) fn surroundings(
 ///
 /// Clients that wait for each answer send more often if answers come sooner. With n clients, the
 /// time between requests changes by an n-th of the change of the latency. So such clients do not
-/// explain a larger change, or one in the other direction.
+/// explain a change larger than the latency's, or one in the other direction.
 fn arrivals_text([before, after]: [f64; 2], latencies_ns: [f64; 2]) -> String {
     let shares = (after - before) / (latencies_ns[1] - latencies_ns[0]);
     // Both means are estimates, and clients also spend time outside of the recorded requests.
