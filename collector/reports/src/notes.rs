@@ -32,7 +32,7 @@ pub fn tell(notes: &Notes) -> Status {
 /// A remark on a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// Data that was left out, or a circumstance that makes figures misleading.
+    /// Data that was left out, or a circumstance that affects the figures.
     Note(String),
     /// Detail of the last note before it.
     Detail(String),
@@ -50,8 +50,8 @@ impl fmt::Display for Remark {
     }
 }
 
-/// Returns the remarks on data that was left out, on damaged files, and on circumstances that make
-/// results misleading.
+/// Returns the remarks on data that was left out, on damaged files, and on circumstances that
+/// affect the figures.
 pub fn remarks(notes: &Notes) -> Vec<Remark> {
     let mut remarks = Vec::new();
     macro_rules! note {

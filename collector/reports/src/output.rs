@@ -11,7 +11,8 @@ use stroboscope_render::show::{TextView, escaped_json, scrubbed_lines};
 
 pub use crate::stderr::say;
 
-/// Prints a text. Replaces characters that a terminal would obey, except line feeds.
+/// Prints a text and a line feed. Replaces characters of the text that a terminal would obey,
+/// except line feeds.
 pub fn print(text: &str) -> Result<(), Failure> {
     print_as_is(&scrubbed_lines(text))
 }
@@ -27,7 +28,7 @@ fn is_unread(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(Errno::IO.raw_os_error()) && is_of_terminal()
 }
 
-/// Prints a text that contains no harmful control characters.
+/// Prints a text and a line feed. The text must not contain harmful control characters.
 pub fn print_as_is(text: &str) -> Result<(), Failure> {
     print_parts(&[text.as_bytes(), b"\n"])
 }

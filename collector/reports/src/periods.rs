@@ -58,7 +58,7 @@ pub(crate) struct PeriodArguments {
 pub(crate) struct Periods {
     pub before: PeriodOf,
     pub after: PeriodOf,
-    /// Directories that were opened for the periods: dropping this releases the mirrors.
+    /// Directories opened for the periods. Dropping this releases mirrors of published stores.
     _directories: Vec<Readable>,
 }
 

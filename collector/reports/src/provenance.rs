@@ -281,7 +281,7 @@ impl PageVerb for ItemsVerb {
 }
 
 /// Answer of a query across provenance logs, answers for one item in both directions, a list of
-/// items, or the sources of all outputs.
+/// items, or the sources of outputs.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProvenanceSays {

@@ -37,7 +37,7 @@ pub struct ProvenanceReport {
     items_left_out: u64,
     /// Flows in order of log and output.
     flows: Top<Flow>,
-    /// Number of flows that are not listed, because there are too many.
+    /// Number of flows that the query left out, because there are too many.
     flows_left_out: u64,
     /// Number of ranges of inputs without a known source, because a log reached a limit.
     unknown_inputs: u64,
