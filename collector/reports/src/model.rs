@@ -260,7 +260,8 @@ fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure
 
 fn load(path: &Path) -> Result<(Model, Notes), Failure> {
     let model = load_model(path).map_err(Failure::of)?;
-    // The file does not record how many traces were incomplete. `ModelReport::saved` says so.
+    // The file does not record how many traces were incomplete. With `--load`, `ModelReport` states
+    // so.
     let notes = Notes {
         traces: model.traces(),
         complete_traces: model.traces(),

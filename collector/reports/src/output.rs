@@ -61,7 +61,7 @@ pub fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     Ok(escaped_json(&json))
 }
 
-/// Returns the width of the output in columns: the value of `COLUMNS` if it is a number, else the
+/// Returns the width of the output in columns: the value of `COLUMNS` if it is valid, else the
 /// terminal's width. Returns `None` for 0 or without either, as in a pipe: readers want full lines.
 pub fn width() -> Option<usize> {
     let said = std::env::var("COLUMNS")

@@ -51,7 +51,8 @@ pub struct OverviewReport {
     /// Number of requests behind the figures: complete ones, and incomplete ones if requested.
     pub used_traces: u64,
     /// Number of the requests behind the figures whose root failed, by an attribute `error` that is
-    /// not false, or by a panic. Counts recorded requests, without sampling weights.
+    /// not false, or by a panic, even if they took no time. Counts recorded requests, without
+    /// sampling weights.
     pub failed: u64,
     /// Latency of requests whose root operation has callers, if there are any; otherwise of all.
     pub latency: Latency,

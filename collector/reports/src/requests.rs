@@ -66,7 +66,7 @@ fn parse_latency(text: &str) -> Result<u64, String> {
 pub struct RequestsReport {
     #[serde(flatten)]
     notes: Notes,
-    /// Number of requests read.
+    /// Number of requests examined: complete ones, and incomplete ones if requested.
     searched: u64,
     /// Number of requests that match; the first of these are listed.
     matched: u64,
