@@ -208,8 +208,8 @@ impl Regression {
         }
     }
 
-    /// Returns the outcome that the user asked for; prints a warning if the data cannot tell and
-    /// that is no failure.
+    /// Returns the outcome for `fail_on`. Prints a warning if the data cannot tell and `fail_on`
+    /// does not count that as a failure.
     fn status(&self, fail_on: FailOn) -> Status {
         match (self.verdict, fail_on) {
             (RegressionVerdict::NoRegression, _) => Status::Done,

@@ -66,9 +66,9 @@ pub struct ReportVerb {
     tradeoffs: Option<PathBuf>,
 }
 
-/// Inverse of the growth in traces between two points of the convergence. Even a large store gets
-/// only some hundreds of points, most of them early, when the model changes most. A picture could
-/// not show more, and each point costs a pass over all relations.
+/// Denominator of the convergence's initial pace, by default: it gets a point each time that the
+/// number of traces has grown by one part in this many. Even a large store gets only some hundreds
+/// of points, most of them early, when the model changes most. A picture could not show more.
 const CONVERGENCE_PART: u64 = 32;
 
 /// Share of requests that count as slow, as in `anomalies` without arguments.

@@ -145,7 +145,7 @@ fn read_log(path: &Path, share: &mut QueryShare) -> Result<Vec<u8>, Failure> {
 }
 
 impl LogArguments {
-    /// Reads the logs, and gives the report that `answer` makes of them.
+    /// Reads the logs, and prints the report that `answer` makes of them.
     pub(super) fn give(
         &self,
         runtime: &Runtime,
