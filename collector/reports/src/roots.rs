@@ -17,8 +17,8 @@ use stroboscope_render::show::{Cell, Doc};
 /// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;
 
-/// Describes the latency of requests whose root operation has callers, or of all requests if none
-/// has.
+/// Describes the latency of requests whose root operation has known callers, or of all requests if
+/// no such operation has latencies.
 pub(crate) fn latency_text(roots: &ByRoot) -> String {
     let latency = roots.headline().percentiles();
     let (p50, p95, p99) = (

@@ -15,7 +15,7 @@ const FILES_SHOWN_MAX: usize = 20;
 pub(crate) struct SearchPlanSays {
     /// Conditions on spans, some or all of which a request needs.
     needs: Vec<String>,
-    /// Reason that no data was skipped; null if some was.
+    /// Reason for reading all requests; null if only selected ones were read.
     all_because: Option<&'static str>,
     /// Number of requests read, of all `requests` in the range.
     read: u64,

@@ -3,8 +3,8 @@
 /// Minimum size that is accepted without a unit, as bytes.
 const UNITLESS_MIN: u64 = 1_000;
 
-/// Parses a number with a decimal or binary unit to bytes. Rejects small numbers without a unit,
-/// because the user of `20` probably forgot the unit.
+/// Parses a number with a decimal or binary unit to bytes. Rejects 0, and a small number with
+/// nothing behind it, because a user who writes `20` probably forgot the unit.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || "must be a number of bytes, such as 500MB, 20GiB or 1TB".to_owned();
     let digits = text

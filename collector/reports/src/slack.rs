@@ -109,7 +109,7 @@ impl Slack {
     }
 }
 
-/// Slack of segments, or a validation of slack.
+/// Slack of segments, or the distribution or validation of slack.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SlackReport {
@@ -117,8 +117,9 @@ pub enum SlackReport {
     Check(Box<SlackCheckReport>),
 }
 
-/// Validation of slack: buckets with their correlation of server time and latency (Chow et al.,
-/// OSDI 2014, figure 10), and the distribution of both times in each bucket (figure 9).
+/// Distribution of slack, its validation, or both. Validation: buckets with their correlation of
+/// server time and latency (Chow et al., OSDI 2014, figure 10), and the distribution of both times
+/// in each bucket (figure 9).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SlackCheckReport {
     #[serde(flatten)]

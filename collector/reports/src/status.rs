@@ -1,11 +1,12 @@
-//! Outcome of a subcommand that has a result, which determines its exit status.
+//! Outcome of a subcommand that did not fail, which determines its exit status.
 
-/// Outcome of a subcommand that has a result.
+/// Outcome of a subcommand that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// The result is complete. Exit status 0.
     Done,
-    /// The result is incomplete; standard error lists what was left out. Exit status 1.
+    /// The result is incomplete, `check` found problems, or a wait for processes ran out of time.
+    /// Exit status 1.
     Partly,
     /// The later or treated requests are worse, or an assertion is violated, and the user asked to
     /// fail then. Exit status 1.

@@ -4,7 +4,7 @@ use crate::arguments::ReadingArguments;
 use crate::suggest::{command_on, quoted};
 use crate::time::written_periods;
 
-/// Builds commands that compare the requests of a root operation before and after a step, in the
+/// Describes commands that compare the requests of a root operation before and after a step, in the
 /// same store and with the same filters. The times are the beginning of the period before the step,
 /// the step, and the end, in ns since the Unix epoch.
 pub(crate) fn comparing_commands(

@@ -1,5 +1,4 @@
-//! Instants and ranges of time as text, for flags, addresses and forms; `analysis` handles
-//! durations.
+//! Instants, ranges of time, and durations as text, for flags, addresses and forms.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,5 @@
 //! Traits of reports: a subcommand answers a [`NamedStudy`] with a report, and this module renders
-//! it in any form.
+//! it as text, JSON, page or tables.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -19,7 +19,8 @@ use stroboscope_query::Notes;
 use stroboscope_render::page::to_page;
 use stroboscope_render::show::{Doc, TableSpec, TextView, write_parquet};
 
-/// Result of a subcommand. The fields make up its JSON; all other forms are made of its [`Doc`].
+/// Result of a subcommand. It serializes to its JSON; text, pages and tables are made of its
+/// [`Doc`].
 pub trait Report: Serialize + JsonSchema {
     /// Returns remarks on the data that was read.
     fn notes(&self) -> &Notes;
@@ -52,7 +53,7 @@ pub trait ReadingVerb {
         None
     }
 
-    /// Computes the report, and prints it.
+    /// Runs the requested shard or cluster; if there is none, computes and prints the report.
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
         if let Some(done) = self.run_shard(runtime) {
             return done;
@@ -124,7 +125,7 @@ pub struct Page {
     pub name: &'static str,
     /// Name with its parent subcommand, if it has one.
     pub words: &'static str,
-    /// Arguments that the page does not have.
+    /// Arguments that the page does not have, besides those for paths and for printing.
     pub without: &'static [&'static str],
     /// Path of a richer page of the site that replaces this one; `None` if the page is `/NAME`.
     pub richer_path: Option<&'static str>,

@@ -119,7 +119,8 @@ fn no_result(failure: &Failure) -> (String, Vec<Check>) {
     (format!("No result: {failure}"), vec![check])
 }
 
-/// Resolves symbolic links in a path whose last component need not exist.
+/// Resolves symbolic links in a path or, if it leads to no file, in its parent. Returns the path
+/// unchanged if both fail.
 fn resolved(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|of| !of.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new(".")).canonicalize();

@@ -155,8 +155,7 @@ impl ReadingVerb for WhatIfVerb {
             faster: latency.faster,
             slower: latency.slower,
         };
-        // Both latencies are differences of timestamps below 2⁶³ ns, unless a change made them
-        // longer.
+        // Latencies lie below 2⁶³ ns, as timestamps do, unless a change made them longer.
         let change_ns =
             |quantile: f64| i64::try_from(latency.change_ns(quantile)).unwrap_or(i64::MAX);
         let longest = Quantiles::of(

@@ -34,7 +34,7 @@ impl Counts {
 }
 
 /// Interval from `least_ns` to `most_ns` after the instant `base`, by the clock with the index
-/// `clock`. Both bounds may be negative.
+/// `clock`. `least_ns` may be negative.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub(super) clock: u32,
@@ -269,9 +269,9 @@ impl Starts {
     }
 }
 
-/// Spans that a relation may pair with a span: all matching spans of its group. If the relation
-/// requires another request, `of_request` holds the matching spans by request, so that those of the
-/// span's own request can be subtracted.
+/// Spans that a relation may pair with a span: the matching spans of that span's group. If the
+/// relation requires another request, `of_request` holds the matching spans by request, so that
+/// those of the span's own request can be subtracted.
 #[derive(Debug)]
 pub(super) struct RelatedSpans {
     all: Among,

@@ -1,5 +1,5 @@
-//! Clocks of hosts, as far as the order of spans depends on them. All exact clocks count as one
-//! clock.
+//! Clocks of hosts, as far as the order of spans depends on them. All exact or unknown clocks count
+//! as one clock.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ impl Clock {
     }
 
     /// Returns the minimum distance, in ns, of a timestamp of this clock and one of `other` whose
-    /// order is certain, but at most [`NEVER_NS`]. On exact clocks, spans that touch are in order.
-    /// On other clocks, the distance must exceed the tolerance, as in the model.
+    /// order is certain, but at most [`NEVER_NS`]. Without a tolerance, spans that touch are in
+    /// order. Otherwise, the distance must exceed the tolerance, as in the model.
     pub(super) fn slack_ns(&self, other: &Self) -> i64 {
         let is_one_clock = self.host == other.host && self.bounds.island == other.bounds.island;
         let tolerance_ns = self.bounds.tolerance_ns(other.bounds, is_one_clock);

@@ -171,7 +171,7 @@ impl Unit<'_> {
     }
 
     /// Returns the first and last instant of an interval by recorded times, in ns since the Unix
-    /// epoch.
+    /// epoch. An open side ends at [`NEVER_NS`] or its negative.
     pub(super) fn times(&self, stretch: Stretch) -> (i64, i64) {
         let from_ns = stretch.base.from_ns.saturating_add(stretch.least_ns);
         let to_ns = stretch.base.to_ns.saturating_add(stretch.most_ns);

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Property of a span, of its resource or request, or of one of its events or links.
+/// Property of a span, log event or kernel event, of its resource, scope or request, or of an event
+/// or link inside a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// Name of the operation.
+    /// Name of the operation, log event or kernel event.
     Name,
-    /// Service that recorded the span.
+    /// Service that recorded the span, or task of a log event.
     Service,
     /// Host that recorded the span.
     Host,
@@ -158,7 +159,8 @@ impl Field {
     }
 
     /// Returns the stored names of the attribute that the user named by this field. The list is
-    /// empty if the field is not an attribute, or is an attribute of a link.
+    /// empty for attributes of links, for `resource.host.name`, and for fields that are no
+    /// attributes.
     #[must_use]
     pub fn asked_keys(&self) -> Vec<String> {
         match self {

@@ -1,4 +1,4 @@
-//! Critical paths of all requests together, shared by `critical-path` and `report`.
+//! Critical paths of all requests together, shared by `critical-path`, `merge` and `report`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -398,7 +398,7 @@ impl Aggregate {
             &self.categories,
             usize::MAX,
         );
-        // Shares of different root operations do not fit in one table, so each gets its own.
+        // Shares of different root operations do not fit in one table: each shown one has its own.
         for of in self.operations_by_root.iter().take(ROOTS_SHOWN) {
             let of_which = if self.is_mixed() {
                 format!(", of {}", of.root)

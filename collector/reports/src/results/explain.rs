@@ -1,4 +1,4 @@
-//! Parameters that distinguish requests, as `explain` shows them.
+//! Parameters that distinguish requests, as `explain` and `compare` show them.
 
 mod matching;
 
@@ -325,7 +325,7 @@ impl ExplainedSays {
     /// Converts an explanation.
     ///
     /// # Errors
-    /// Returns an error if a parameter to leave out does not exist.
+    /// Returns an error if a parameter to leave out is not among those that were considered.
     pub fn of(
         found: ExplainedChange,
         settings: &ExplainSettings,

@@ -20,7 +20,7 @@ use crate::model_focus::focus_path;
 /// Maximum number of segments in a graph, for readability.
 const SEGMENTS_MAX: usize = 80;
 
-/// Draws the distribution of requests' latency. Except in `report`, a table has the same numbers.
+/// Draws the distribution of requests' latency. Except in `report`, a table shows it, too.
 pub fn latency_figure(latency: &Distribution) -> Figure {
     let p50 = duration(latency.percentiles().p50_ns as f64);
     let alternative = format!("Half of the requests take up to {p50}.");
@@ -33,7 +33,7 @@ pub fn latency_figure(latency: &Distribution) -> Figure {
 }
 
 /// Draws the distribution of the slack of requests' last server segments. Except in `report`, a
-/// table has the same numbers.
+/// table shows it, too.
 pub fn slack_figure(slack: &Distribution) -> Figure {
     let title = "Slack of a request's last server segment, cumulative";
     let p50 = duration(slack.percentiles().p50_ns as f64);
@@ -46,7 +46,7 @@ pub fn slack_figure(slack: &Distribution) -> Figure {
 }
 
 /// Draws the distribution of each category's share of the critical path. `names` are the names of
-/// the categories, in order of their numbers. Except in `report`, a table has the same numbers.
+/// the categories, in order of their numbers. Except in `report`, a table shows these, too.
 pub fn shares_figure(names: &[String], breakdown: &Breakdown) -> Figure {
     let title = "Categories' shares of the critical path, cumulative";
     Figure::new(
@@ -182,7 +182,7 @@ impl ModelGraph<'_> {
     }
 }
 
-/// Returns the lines of a segment's box: its component, its boundaries, and its share.
+/// Returns the lines of a segment's box: component, boundaries, and share with any parent.
 fn box_lines(segment: &SegmentLabel, share: f64) -> Vec<String> {
     let (outer, component) = segment
         .task

@@ -1,4 +1,4 @@
-//! Graph of the requests of a category: each operation is a box with its mean time on critical
+//! Graph of the requests of a category: boxes are operations with their mean times on critical
 //! paths.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use stroboscope_render::show::{Graph, GraphEdge, GraphNode};
 /// time; callers are drawn, too.
 const DRAWN_MAX: usize = 40;
 
-/// Colour of unchanged operations; `CHANGED` is that of changed ones.
+/// Colour of the first box and of unchanged operations; `CHANGED` is that of changed ones.
 const SAME: usize = 0;
 const CHANGED: usize = 1;
 
@@ -104,7 +104,8 @@ impl DrawnFlow {
         drawn
     }
 
-    /// Adds the operations to a graph, below a box of this name; marks the changed ones.
+    /// Adds up to [`DRAWN_MAX`] operations to a graph, below a box of this name; marks the changed
+    /// ones.
     pub(super) fn draw(&self, name: &str, changed: &BTreeSet<Operation>, graph: &mut Graph) {
         let drawn = self.drawn(changed);
         let first = graph.nodes.len();

@@ -1,4 +1,4 @@
-//! Segments by their slack, shared by `slack` and `report`.
+//! Segments by their slack, shared by `slack`, `merge` and `report`.
 
 use std::cmp::Reverse;
 
@@ -50,7 +50,7 @@ rows! {
 }
 
 impl SlackList {
-    /// Ranks the segments of all requests' paths; shows up to `top`, or all if it is 0.
+    /// Ranks the segments with slack of all requests' paths; shows up to `top`, or all if it is 0.
     pub fn of(paths: &Paths, known: NamedInference<'_>, top: usize) -> Self {
         let aggregate = &paths.aggregate;
         let traces = aggregate.traces();
@@ -83,8 +83,8 @@ impl SlackList {
         &self.notes
     }
 
-    /// Describes a use of the largest slack of a segment that requests seldom wait for; `None` if
-    /// there is none.
+    /// Describes a use of the largest median slack among the segments that requests seldom wait
+    /// for; `None` if no such segment has a median above 0.
     fn use_text(&self) -> Option<String> {
         let seldom = |of: &&SegmentSlack| of.critical_share < 0.5 && of.slack.p50_ns > 0;
         let most = self.segments.iter().find(seldom)?;

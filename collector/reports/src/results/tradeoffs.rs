@@ -1,4 +1,4 @@
-//! Reports of `tradeoffs`: models in this module, plans and logs of omissions in its submodules.
+//! Reports of `tradeoffs`. Submodules have plans, logs of omissions, and the model of slack.
 
 mod log;
 mod plan;
@@ -84,7 +84,7 @@ pub struct PolicySays {
     drops: Vec<DropRow>,
     /// Slack by a request's key, if the policy predicts it.
     slack: Option<SlackSays>,
-    /// Points without a model, and the reason for each.
+    /// Points without a model, or without a model of quality, and the reason for each.
     not_learned: Vec<String>,
 }
 
@@ -175,7 +175,7 @@ impl PolicySays {
         }
     }
 
-    /// Adds the quality of the slack predictions.
+    /// Adds the quality of the slack predictions, and what was left out.
     pub fn judge_slack(&mut self, learned: &SlackModelReport) {
         if let Some(slack) = &mut self.slack {
             slack.judge(learned);

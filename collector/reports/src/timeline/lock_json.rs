@@ -52,7 +52,7 @@ struct HoldingJson<'a> {
     total_ns: u64,
 }
 
-/// Kind of the lock's holder.
+/// Kind of the lock's holder, or of the futex's waker.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Who {

@@ -234,7 +234,7 @@ struct TimelineLine<'a> {
     kind: &'static str,
     depth: usize,
     start_ns: i64,
-    /// Time since the beginning of the request, in ns.
+    /// Time since [`Happenings::origin_ns`], in ns.
     from_ns: i64,
     takes_ns: Option<u64>,
     /// Thread of an activity of the kernel; `None` for spans and segments.
@@ -312,7 +312,7 @@ impl<'a> Happenings<'a> {
         }
     }
 
-    /// Adds a span, its segments, and below each the kernel's activities in it.
+    /// Adds a span, then its segments and the kernel's activities, in order of start.
     fn span(&mut self, node: &SpanNode<'_>, items: &[Item]) {
         let (depth, span) = (node.depth, node.span);
         let takes_ns = span.end_ns.abs_diff(span.start_ns);

@@ -17,8 +17,8 @@ pub(super) struct RequestsLink {
 }
 
 impl RequestsLink {
-    /// Creates links to requests of a period with these conditions; `None` if no formula can
-    /// express one of them.
+    /// Creates a link to the requests of a period that satisfy these conditions; `None` if no
+    /// formula can express one of the conditions.
     pub(super) fn of(
         conditions: &[ParameterCondition],
         range: TimeRange,
@@ -50,8 +50,8 @@ fn formula(conditions: &[ParameterCondition]) -> Option<String> {
     formulas.map(|formulas| formulas.join(" and "))
 }
 
-/// Returns the formula of one condition; `None` for the largest or smallest of several numbers,
-/// which no formula can express.
+/// Returns the formula of one condition; `None` for a parameter named like the largest or smallest
+/// of several numbers, which no formula can express.
 fn of_condition(condition: &ParameterCondition) -> Option<String> {
     let parameter = &condition.parameter;
     if parameter.recorded() != *parameter {

@@ -248,7 +248,7 @@ impl CategorySays {
         dot
     }
 
-    /// Draws the graph: a box for each operation, with its mean time on critical paths.
+    /// Draws the graph: boxes for operations, with their mean times on critical paths.
     pub fn picture(&self) -> Figure {
         Figure::new(
             format!("Category {}", self.row.category),

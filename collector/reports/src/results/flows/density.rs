@@ -9,7 +9,7 @@ use stroboscope_render::show::{Bar, Chart, Doc, Figure};
 
 /// Maximum number of bars in the picture.
 const BARS_MAX: usize = 24;
-/// Share of the requests that may be left out at either end, so that no bar there is nearly empty.
+/// Share of the requests; less than it is left out at either end, to avoid nearly empty bars.
 const SHARE_MIN: f64 = 0.001;
 
 /// Density of latencies over their binary logarithm.
@@ -111,8 +111,8 @@ impl LatencyDensity {
     }
 }
 
-/// Divides the logarithm of latency into bars of about equal width. Leaves out nearly empty bars at
-/// the ends.
+/// Divides the logarithm of latency into bars of about equal width. Leaves out less than
+/// [`SHARE_MIN`] of the requests at either end.
 fn bars(of: &Density) -> Vec<BarRow> {
     let mass = |range: std::ops::Range<usize>| -> f64 {
         of.densities[range].iter().sum::<f64>() * of.step_log2

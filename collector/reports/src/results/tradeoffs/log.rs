@@ -68,8 +68,8 @@ rows! {
     kind: Text, "kind" = &*row.kind;
 }
 
-/// Approximate number of intervals into which a log is divided. An interval lasts at least a
-/// second.
+/// Approximate maximum number of intervals into which a log is divided. An interval lasts at least
+/// a second.
 const STRETCHES: i64 = 12;
 
 impl LogSays {
@@ -174,7 +174,8 @@ impl LogSays {
     }
 }
 
-/// Draws the omissions over time: one line for each point, and another for forced ones.
+/// Draws the omissions of each point over time: a line for planned ones, and one for forced ones.
+/// Returns `None` if no line has two intervals.
 fn over_time(rows: &[LogRow]) -> Option<Figure> {
     // Maps the beginning of an interval to its requests and the sum of their rates.
     type Stretches = BTreeMap<i64, (f64, f64)>;

@@ -51,7 +51,7 @@ rows! {
 
 impl PlanSays {
     /// Computes the decisions at these loads; without loads, at all measured loads of each point,
-    /// where loads within 10 % of each other count as one.
+    /// leaving out a load less than 10 % above the last one kept.
     pub fn of(policy: &Policy, loads: &[f64]) -> Self {
         let plan = policy.points.iter().flat_map(|point| {
             let mut of_point = loads.to_vec();

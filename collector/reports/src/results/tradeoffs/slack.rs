@@ -20,7 +20,7 @@ pub(super) struct SlackSays {
     edges: Vec<(String, String)>,
     /// Number of keys in the model.
     keys: u64,
-    /// Number of keys that exceeded the limit; the most recent keys are kept.
+    /// Number of evictions of keys at the limit; the most recent keys are kept.
     keys_left_out: u64,
     services_left_out: Vec<String>,
     /// Quality of predictions; empty if only the model is available.
