@@ -168,9 +168,10 @@ struct FoundRequest {
     latency_ns: i64,
     /// True for a certain match or counterexample, false for a possible one.
     sure: bool,
-    /// Ids of the spans that satisfy the formula, 16 hexadecimal digits each.
+    /// Ids of the spans, or numbers of the log events, that show the match or the counterexample, in
+    /// 16 hexadecimal digits each.
     witness: Vec<String>,
-    /// Description of the spans that satisfy the formula.
+    /// Description of the first spans of `witness`.
     #[serde(skip)]
     because: String,
 }

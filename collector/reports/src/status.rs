@@ -5,7 +5,7 @@
 pub enum Status {
     /// The result is complete. Exit status 0.
     Done,
-    /// The result is incomplete, `check` found problems, or a wait for processes ran out of time.
+    /// The result is incomplete, `check` found problems, or `burst set --wait` ran out of time.
     /// Exit status 1.
     Partly,
     /// The later or treated requests are worse, or an assertion is violated, and the user asked to

@@ -109,7 +109,7 @@ impl Unit<'_> {
         }
     }
 
-    /// For each span, applies `is` to the number of matching spans in the time range `when`.
+    /// Applies `is`, for each span, to the number of matching spans in the time range `when`.
     /// `is_met` means that unrecorded spans cannot change the result. `names_kernel` means that
     /// unrecorded kernel events can change it.
     fn counted(

@@ -80,8 +80,8 @@ pub struct SegmentShare {
     slack: Latency,
     #[serde(skip)]
     critical_share: f64,
-    /// Id of the request in which the segment and the wait for it take the most time on the
-    /// critical path.
+    /// Id of the request with the longest critical instance of the segment, including the wait for
+    /// it.
     #[serde(skip)]
     example: Option<String>,
 }

@@ -433,7 +433,7 @@ fn picture(nodes: &[SpanNode<'_>], start_ns: i64, end_ns: i64) -> Option<Figure>
         .then(|| Figure::new(format!("What ran when{more}"), alternative, timeline).on_pages_only())
 }
 
-/// Shows the kernel's work for requests that are not in the store.
+/// Shows the kernel's work for requests that are not in the view.
 fn show_others(view: &TimelineView, doc: &mut Doc) {
     let known: Vec<u64> = view
         .requests

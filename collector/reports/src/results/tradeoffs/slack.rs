@@ -30,7 +30,7 @@ pub(super) struct SlackSays {
 #[derive(Debug, Serialize, JsonSchema)]
 struct SlackRow {
     component: String,
-    /// Number of requests with the component.
+    /// Number of requests with segments of the component before the answer.
     requests: u64,
     slack_p50_ns: u64,
     slack_p95_ns: u64,
