@@ -168,7 +168,7 @@ struct FoundRequest {
     latency_ns: i64,
     /// True for a certain match or counterexample, false for a possible one.
     sure: bool,
-    /// Ids of the spans, or numbers of the log events, that show the match or the counterexample, in
+    /// Ids of the spans, or numbers of the log events, that show the match or the counterexample;
     /// 16 hexadecimal digits each.
     witness: Vec<String>,
     /// Description of the first spans of `witness`.

@@ -1,4 +1,4 @@
-//! Arguments of reports that several processes make together, each of one shard.
+//! Arguments of reports that several processes make together, shard by shard.
 
 use std::path::{Path, PathBuf};
 

@@ -100,7 +100,7 @@ struct ShowVerb {
 struct Plan {
     /// Policy file from `learn`
     policy: PathBuf,
-    /// Requests per second; repeatable. By default, all measured loads
+    /// Requests per second; repeatable. By default, the measured loads at least 10 % apart
     #[arg(long = "load", value_name = "RATE")]
     loads: Vec<f64>,
     /// Print JSON instead of text

@@ -53,7 +53,8 @@ pub trait ReadingVerb {
         None
     }
 
-    /// Runs the requested shard or cluster; if there is none, computes and prints the report.
+    /// Runs the requested shard, or the workers of `--cluster`. Otherwise, computes and prints the
+    /// report.
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
         if let Some(done) = self.run_shard(runtime) {
             return done;

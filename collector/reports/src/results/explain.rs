@@ -325,7 +325,7 @@ impl ExplainedSays {
     /// Converts an explanation.
     ///
     /// # Errors
-    /// Returns an error if a parameter to leave out is not among those that were considered.
+    /// Returns an error if a parameter to leave out is not among the excluded ones.
     pub fn of(
         found: ExplainedChange,
         settings: &ExplainSettings,

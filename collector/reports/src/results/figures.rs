@@ -57,7 +57,7 @@ pub fn shares_figure(names: &[String], breakdown: &Breakdown) -> Figure {
     .on_pages_only()
 }
 
-/// Draws the convergence of the model. Returns nothing if it has fewer than two points. Except in
+/// Draws the convergence of the model. Returns an empty list for fewer than two points. Except in
 /// `report`, a table has the same numbers.
 pub fn convergence_figures(points: &[ConvergencePoint]) -> Vec<Figure> {
     let [_, .., last] = points else {

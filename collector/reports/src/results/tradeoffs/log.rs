@@ -174,7 +174,7 @@ impl LogSays {
     }
 }
 
-/// Draws the omissions of each point over time: a line for planned ones, and one for forced ones.
+/// Draws the omissions of each point over time: a line for proactive ones, one for forced.
 /// Returns `None` if no line has two intervals.
 fn over_time(rows: &[LogRow]) -> Option<Figure> {
     // Maps the beginning of an interval to its requests and the sum of their rates.
