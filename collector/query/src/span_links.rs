@@ -19,10 +19,10 @@ const LINKS_MAX: usize = 10_000;
 /// Maximum number of links that are listed.
 const LISTED_MAX: usize = 50;
 
-/// Id of a span in the store.
+/// Id of a span, which may be missing from the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoredSpanId {
-    /// Trace that contains the span.
+    /// Id of the trace that contains the span.
     pub trace: u128,
     pub span: u64,
 }
@@ -31,7 +31,7 @@ pub struct StoredSpanId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SpanLink {
     pub(super) producer: StoredSpanId,
-    /// Span of the own trace that has the link.
+    /// Id of the span that has the link.
     pub(super) consumer: u64,
 }
 
@@ -61,7 +61,7 @@ pub enum LinkOrder {
     Before,
     /// The producer ended after the consumer began.
     Overlaps,
-    /// The order is within the error of the clocks, or depends on an instant that was not recorded.
+    /// The clocks do not tell the order, or it depends on an instant that was not recorded.
     Unknown,
 }
 
@@ -76,22 +76,22 @@ pub struct Follow {
 /// Links of one request to other requests, or of other requests to it.
 #[derive(Clone, Debug, Default)]
 pub struct Follows {
-    /// First 50 links found: those whose producer ended before the consumer began come first, the
-    /// shortest wait first.
+    /// First 50 links found, in order of [`LinkOrder`], then of the time between the producer's end
+    /// and the consumer's begin.
     pub first: Vec<Follow>,
-    /// Number of links.
+    /// Number of links of a request; for links to it, those found plus `unread`.
     pub links: u64,
-    /// Number of links whose other span is in the store.
+    /// Number of links whose other span was found in the store.
     pub found: u64,
-    /// Number of links whose producer ended before the consumer began, of those found.
+    /// Number of links found whose order is [`LinkOrder::Before`].
     pub before: u64,
-    /// Number of links whose order is unknown, of those found.
+    /// Number of links found whose order is unknown.
     pub unknown: u64,
     /// Number of links, or of linking traces, beyond the maximum of 10,000, which were not read.
     pub unread: u64,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// For each linking span, the end and id of the producer that ended last before it began.
+    /// End and id of the last producer that ended before a linking span began, by the span's id.
     pub(super) latest: HashMap<u64, (i64, StoredSpanId)>,
 }
 
@@ -141,8 +141,8 @@ impl Follow {
         }
     }
 
-    /// Returns the time from the producer's end to the consumer's begin, in ns; `None` if the
-    /// producer did not certainly end first.
+    /// Returns the time from the producer's end to the consumer's begin, in ns; `None` unless the
+    /// order is [`LinkOrder::Before`].
     #[must_use]
     pub fn waited_ns(&self) -> Option<u64> {
         let is_known = self.order == LinkOrder::Before;
@@ -186,7 +186,7 @@ impl Follows {
     }
 }
 
-/// Returns the links of a trace's spans to spans of other traces, in order and without
+/// Returns the valid links of a trace's spans to spans of other traces, in order and without
 /// repetitions. The records must have the attribute [`LINKS`].
 pub(super) fn links_of(records: &TraceRecords) -> Vec<SpanLink> {
     let own = records.stored_id();
@@ -223,8 +223,8 @@ pub(super) struct LinkReader<'a> {
 }
 
 impl LinkReader<'_> {
-    /// Returns the spans that a request links to. The records must have the attribute [`LINKS`],
-    /// and the same correction of timestamps.
+    /// Returns the links of a request. The records must have the attribute [`LINKS`], and
+    /// timestamps that `alignment` corrected.
     pub(super) fn followed(self, records: &TraceRecords) -> Result<Follows, QueryError> {
         let mut links = links_of(records);
         let mut follows = Follows {
@@ -253,7 +253,7 @@ impl LinkReader<'_> {
                 {
                     continue;
                 }
-                // Of several spans with the same id, the first one counts.
+                // Of several spans with the same id, the first to start counts.
                 let known = producers.get(&id);
                 if known.is_none_or(|known| span.start_ns < known.start_ns) {
                     producers.insert(id, LinkedSpan::of(span, request));
@@ -274,7 +274,7 @@ impl LinkReader<'_> {
         Ok(follows)
     }
 
-    /// Returns the spans of other requests that link to a request. Searches the files that may have
+    /// Returns the links of other traces to a request. Searches the files that may have
     /// a span that begins after this request begins, or up to an hour before.
     pub(super) fn followers(self, records: &TraceRecords) -> Result<Follows, QueryError> {
         let own = records.stored_id().0;
@@ -332,7 +332,7 @@ fn spans_by_id(records: &TraceRecords) -> HashMap<u64, &SpanRecord> {
     spans
 }
 
-/// Probe for spans with a link to a trace.
+/// Probe for spans that may have a link to a trace.
 pub(super) struct LinkProbe {
     /// Hexadecimal id of the trace in lower case, without leading zeros. Ids with leading zeros
     /// contain it, too.
@@ -345,7 +345,8 @@ impl LinkProbe {
         Self { id }
     }
 
-    /// Reports whether a list of links contains the id. Some sources write ids in upper case.
+    /// Reports whether a text contains the id, possibly within another id. Some sources write ids
+    /// in upper case.
     fn is_in(&self, links: &str) -> bool {
         links.contains(&self.id) || links.to_ascii_lowercase().contains(&self.id)
     }

@@ -5,8 +5,8 @@
 //! it. The columns of a root operation are cut into blocks at its longest pauses. The first search
 //! is for [a change](stroboscope_analysis::statistics::last_change) of the latencies' ranks from
 //! block to block. If there is none, the second search is for a change in the share of requests
-//! that take at least the 95th percentile of all requests. The second search is needed because a
-//! slowdown of a tenth of the requests hardly changes the median.
+//! that take at least the 95th percentile of all requests: a slowdown of a tenth of the requests
+//! hardly changes the median. The third search is for a doubtful change of the ranks.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,19 +24,19 @@ use super::time_columns::{Limit, TimeColumns};
 
 /// Maximum number of root operations that are searched.
 const ROOTS_SEARCHED: usize = 3;
-/// Maximum probability of a false alarm in the search over all root operations together.
+/// Maximum probability of a false alarm over all root operations together, except doubtful steps.
 const FALSE_ALARMS_MAX: f64 = 0.03;
 /// Maximum number of columns that contain requests.
 const COLUMNS_MAX: usize = 512;
-/// Minimum factor by which the median must change. Latencies drift by a tenth in either direction
-/// without a cause.
+/// Minimum factor by which the median must change in the first search. Latencies drift by a tenth
+/// in either direction without a cause.
 const RATIO_MIN: f64 = 1.2;
-/// Quantile that is examined if the median does not change. It must change by at least
-/// [`TAIL_RATIO_MIN`].
+/// Quantile that the second search examines, and that every step reports. In the second search, it
+/// must change by at least [`TAIL_RATIO_MIN`].
 const TAIL: f64 = 0.95;
 const TAIL_RATIO_MIN: f64 = 1.5;
-/// Minimum result of [`apart`]. If two kinds of requests share a root operation, a small change of
-/// their mix may move the median from one kind to the other.
+/// Minimum result of [`apart`] in the first search. If two kinds of requests share a root
+/// operation, a small change of their mix may move the median from one kind to the other.
 const APART_MIN: f64 = 0.6;
 /// Minimum factor of the median and minimum result of [`apart`] for a doubtful step, which is
 /// reported although there are too few requests to exclude chance.
@@ -75,7 +75,7 @@ pub struct LatencyStep {
     pub requests_needed: Option<u64>,
 }
 
-/// Asks for the last step of latency.
+/// Asks for a step of latency of the main root operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StepQuestion;
 
@@ -148,7 +148,7 @@ impl StepPass {
             }
         }
         let seen = of_roots.iter().filter(|columns| !columns.is_empty());
-        // Each root operation is searched twice.
+        // Each root operation is searched twice for a certain step.
         let p_max = FALSE_ALARMS_MAX / 2.0 / seen.count().max(1) as f64;
         let roots = self.roots.into_iter().zip(of_roots);
         let steps =
@@ -162,7 +162,7 @@ impl StepPass {
 }
 
 impl LatencyStep {
-    /// Returns the factor by which latency changed, in either direction.
+    /// Returns the larger of the factors by which the median and the 95th percentile changed.
     fn size(&self) -> f64 {
         ratio(self.medians_ns).max(ratio(self.p95_ns))
     }
@@ -222,7 +222,7 @@ fn quantile_ns(bands: &Bands, quantile: f64) -> u64 {
     ns_of(quantile_band(bands, quantile))
 }
 
-/// Returns the factor between two numbers, at least 1 in either direction.
+/// Returns the larger of two numbers divided by the smaller one; 0 counts as 1.
 fn ratio([before, after]: [u64; 2]) -> f64 {
     let [before, after] = [before, after].map(|ns| ns.max(1) as f64);
     (after / before).max(before / after)
@@ -245,11 +245,11 @@ fn apart(before: &Bands, after: &Bands) -> f64 {
     longer.max(1.0 - longer)
 }
 
-/// Requests of one root operation in order of time.
+/// Latencies of one root operation's requests, in order of time.
 struct Series {
     /// Number of each column with requests, counted from the Unix epoch, and its latencies.
     columns: Vec<(i64, Bands)>,
-    /// Ranges of columns that form a block.
+    /// Range of columns of each block.
     blocks: Vec<Range<usize>>,
 }
 

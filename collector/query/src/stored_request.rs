@@ -30,7 +30,7 @@ pub(super) struct RequestWanted<'a> {
 #[derive(Debug)]
 pub(super) struct StoredRequest {
     pub(super) records: TraceRecords,
-    /// Id of the trace that contains the request, by which the kernel knows it.
+    /// Id of the trace that contains the request. The kernel knows its low half.
     pub(super) trace: u128,
     /// Number of spans of the request in the store.
     pub(super) spans: u64,

@@ -2,8 +2,8 @@
 //!
 //! A [`Question`] declares the [passes](Pass) that it needs: one over records, for information that
 //! it needs before critical paths are found, and one over critical paths. A study runs these
-//! passes. The pass over records runs together with the inference, unless the model is already
-//! known. Questions that are asked together share their passes: any number of them usually costs
+//! passes. The pass over records runs together with the inference, unless the model is known or
+//! cached. Questions that are asked together share their passes: any number of them usually costs
 //! two readings of the store together.
 
 use std::sync::{Arc, OnceLock};
@@ -334,7 +334,7 @@ impl Study {
         self.selection
     }
 
-    /// Returns the model. The first call infers it from all selected traces, unless it is cached.
+    /// Returns the model. Infers it from all selected traces if it is neither known nor cached.
     ///
     /// # Errors
     /// Fails if the store cannot be read, memory is short, or no trace is selected and complete.
@@ -362,7 +362,7 @@ impl Study {
             .ok_or_else(|| QueryError::NoneInRange(self.source.name()))
     }
 
-    /// Answers a question, and infers the model if it is not known yet.
+    /// Answers a question. Infers the model if it is neither known nor cached.
     ///
     /// # Errors
     /// Fails if the store cannot be read, if no trace is selected and complete, if memory is short,

@@ -1,4 +1,4 @@
-//! Runs the task of a worker with the question of its report.
+//! Runs the task of a worker: an inference, or the question of a report.
 
 use std::path::Path;
 

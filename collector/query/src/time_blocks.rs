@@ -11,9 +11,9 @@ const PAUSE_MIN: i64 = 8;
 const BURSTS_MIN: usize = 16;
 
 /// Groups columns into blocks. A column is given by its number and its number of requests.
-/// Repeatedly cuts the block with the most requests at its longest pause, in the middle if there
-/// are several. Blocks thereby consist of whole bursts if there are enough of them, and requests at
-/// an even rate are divided evenly.
+/// Repeatedly cuts the block with the most requests at its longest pause, or, of several such, at
+/// the one that divides its requests most evenly. No cut leaves a side with few requests. Blocks
+/// consist of whole bursts if there are enough. Requests at an even rate are divided evenly.
 pub(super) fn blocks(columns: &[(i64, u64)]) -> Vec<Range<usize>> {
     let mut until = vec![0];
     for (_, requests) in columns {

@@ -30,7 +30,7 @@ use stroboscope_store::tables::{
 /// Maximum part of a burst that is shown, in ns.
 const ALWAYS_ON_SHOWN_NS: i64 = 1_000_000_000;
 
-/// Requests, and the kernel activity during them.
+/// Requests and kernel activity of one request or one burst.
 #[derive(Debug, Default)]
 pub struct TimelineView {
     /// Requests, in order of their starts.
@@ -41,13 +41,13 @@ pub struct TimelineView {
     pub burst: Option<BurstPart>,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// Number of requests that were left out because they are too large for the memory.
+    /// Number of traces that were not read because they are too large for the memory.
     pub large_traces: u64,
     /// Memory reserved for the requests of a burst.
     _share: Option<QueryShare>,
 }
 
-/// Burst, and the part of it that is shown: all of it, unless it is long. Times are in ns since the
+/// Burst, and the part of it that is shown, which takes at most a second. Times are in ns since the
 /// Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstPart {
@@ -79,9 +79,9 @@ pub struct KernelOverview {
     /// Kernel activity by request, in order of the low half of the trace id. The parts of a request
     /// in several windows and on several hosts are added up.
     pub requests: Vec<RequestSummary>,
-    /// Number of stored requests wholly in one window; windows count as one if they are at most 10
-    /// µs apart, even on different hosts. `calls` and `operations` cover only these requests, or
-    /// all requests if there are none.
+    /// Number of stored requests with kernel activity, wholly in one window and without cut spans.
+    /// Windows at most 10 µs apart count as one, even on different hosts. `calls` and `operations`
+    /// cover only these requests, or all requests if there are none.
     pub whole: u64,
     /// System calls per request, with their numbers and durations.
     pub calls: Vec<CallPerRequest>,
@@ -199,8 +199,8 @@ pub fn kernel_of(
     Ok((kernel, damage))
 }
 
-/// Adds to each part the burst-configs that services of its host used in an interval of wall time
-/// but the recorder did not.
+/// Adds to each part the burst-configs of its host's batches that touch an interval of wall time,
+/// except those that the recorder used.
 fn compare_configs(
     source: &Source,
     kernel: &mut [KernelPart],
@@ -254,7 +254,7 @@ fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, Query
 
 /// Returns the timeline of the kernel's burst that contains `at_ns` (ns since the Unix epoch), or
 /// of the next one: at most a second of it, with the requests in that time. Without a kernel
-/// recording from that instant on, it is the timeline of the [services' burst](of_recorded_burst).
+/// burst from that instant on, it is the timeline of the [services' burst](of_recorded_burst).
 ///
 /// # Errors
 /// Fails if nothing was recorded in bursts from that instant on, on a read error, or if memory is
@@ -344,7 +344,7 @@ pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, Qu
 }
 
 /// Returns the whole burst that a window belongs to, given the chunks of its recording in order of
-/// time. A window that reaches the edge of a chunk continues in the adjacent chunk.
+/// time. Assumes that a window that reaches the edge of a chunk fills the adjacent chunk.
 fn whole_burst<'a>(
     files: impl DoubleEndedIterator<Item = &'a KernelFile> + Clone,
     (mut open_ns, mut close_ns): (i64, i64),

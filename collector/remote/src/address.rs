@@ -19,7 +19,7 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 const RETRIES: usize = 2;
 const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Errors of an object store or of the objects in it.
+/// Errors of publishing to an object store and of reading from it.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The URL cannot be used.
@@ -33,7 +33,7 @@ pub enum RemoteError {
         #[source]
         source: Box<object_store::Error>,
     },
-    /// An object in the store is damaged, or Stroboscope did not write it.
+    /// An object in the store is damaged, of another version, or not written by Stroboscope.
     #[error("{url}: {object} {what}")]
     Damaged {
         url: String,
@@ -57,7 +57,7 @@ pub enum RemoteError {
         id: String,
         file: String,
     },
-    /// The local disk or the operating system failed.
+    /// A local file or directory cannot be used, or the operating system failed.
     #[error("cannot use {path}: {source}")]
     Local {
         path: PathBuf,
@@ -95,16 +95,16 @@ pub struct Remote {
     pub(crate) directory: Option<PathBuf>,
 }
 
-/// Reports whether a `--data` argument is an object-store URL rather than a directory.
+/// Reports whether a `--data` argument is a URL, which contains `://`, rather than a directory.
 #[must_use]
 pub fn is_remote(data: &std::path::Path) -> bool {
     data.to_str().is_some_and(|text| text.contains("://"))
 }
 
 impl Remote {
-    /// Opens `s3://bucket/prefix` or `file:///directory`. Credentials, region and endpoint of S3
-    /// come from the `AWS_…` environment variables. This sends no request to S3, but creates a
-    /// local directory that is missing.
+    /// Opens `s3://bucket/prefix` or `file:///directory`. The `AWS_…` environment variables set
+    /// credentials, region and endpoint of S3. This sends no request to S3, but creates a local
+    /// directory that is missing.
     ///
     /// # Errors
     /// Returns an error if the URL is invalid, if the environment's settings cannot be used, or if

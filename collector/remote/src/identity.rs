@@ -1,5 +1,5 @@
-//! Published identity of a data directory: its id, and the nonces of the last manifests it wrote to
-//! each URL.
+//! Published identity of a data directory: its id, and the nonces of the last manifests for each
+//! URL.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,15 +19,15 @@ pub(crate) struct Identity {
     written: BTreeMap<String, Vec<String>>,
 }
 
-/// Reports whether a collector that publishes has used this data directory. Only such a collector
-/// can determine which hours are published.
+/// Reports whether this data directory has the file that a collector creates to publish it. Only
+/// such a collector can determine which hours are published.
 #[must_use]
 pub fn is_published(data: &Path) -> bool {
     Identity::path(data).exists()
 }
 
-/// Maximum number of remembered nonces. It exceeds the number of writes that can be pending or
-/// undecided.
+/// Maximum number of remembered nonces per URL. It exceeds the number of writes that can be pending
+/// or undecided.
 const NONCES_MAX: usize = 32;
 
 /// Returns 128 random bits in hexadecimal.
@@ -66,7 +66,7 @@ impl Identity {
         }
     }
 
-    /// Saves the identity; it is durable when this returns.
+    /// Saves the identity; it is durable if this succeeds.
     fn save(&self, data: &Path) -> Result<(), RemoteError> {
         let path = Self::path(data);
         let save = || {
@@ -84,9 +84,8 @@ impl Identity {
         })
     }
 
-    /// Reports whether this directory wrote the manifest with this nonce, under any spelling of its
-    /// URL. A copy of the directory that has written since then uses newer nonces, which are not
-    /// known here.
+    /// Reports whether this directory recently wrote or began to write a manifest with this nonce,
+    /// to any URL. The nonces that a copy of the directory records are not known here.
     pub(crate) fn wrote(&self, nonce: &str) -> bool {
         self.written.values().flatten().any(|known| known == nonce)
     }

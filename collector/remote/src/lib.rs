@@ -1,17 +1,17 @@
 //! Publishes finished files of the store to an object store, from which readers mirror them.
 //!
 //! Below the URL, each collector owns `collectors/ID/`, where ID is a random number kept in its
-//! data directory. Objects there are written once under unique names and never changed.
-//! `manifest.json` lists the current objects and is the only object that is replaced, by a
-//! conditional write. Therefore a reader never sees half a file, nor a file together with the one
-//! that covers it. If two collectors run on copies of one data directory, one of them finds the
-//! manifest changed and stops publishing.
+//! data directory. `manifest.json` there lists the published files and is replaced by a conditional
+//! write. All other objects are written once under unique names, and later only deleted. Therefore
+//! a reader never sees half a file, nor a file together with the one that covers it. If two
+//! collectors run on copies of one data directory, one of them finds the manifest changed and stops
+//! publishing.
 //!
 //! The modules, from the bottom up:
 //!
 //! - [`address`]: parses the URL of an object store.
 //! - `manifest`: lists the published files, and replaces the list by a conditional write.
-//! - `identity`: id of a data directory and the manifests it wrote.
+//! - `identity`: id of a data directory, and nonces of the manifests it wrote.
 //! - `naming`: file names and which files cover others.
 //! - `upload`: uploads a file as an object.
 //! - [`publish`]: the thread that publishes.

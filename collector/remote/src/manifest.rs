@@ -17,12 +17,12 @@ pub(crate) const COLLECTORS: &str = "collectors";
 const MANIFEST: &str = "manifest.json";
 const VERSION: u32 = 1;
 
-/// Published file of the store.
+/// File of the store, published or to be published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PublishedFile {
     /// Path in the store, such as `spans/date=…/hour=…/seg-….parquet`.
     pub path: String,
-    /// Name of the object below the collector's directory.
+    /// Name of the object below the collector's directory; empty before the upload.
     pub object: String,
     /// Size in bytes.
     pub bytes: u64,
@@ -53,8 +53,8 @@ pub(crate) struct Manifest {
     pub nonce: String,
     pub files: Vec<PublishedFile>,
     pub unnamed: Vec<UnnamedObject>,
-    /// Operations (`service:name`) whose spans the data directory declares to be requests. Older
-    /// manifests lack it.
+    /// Operations (`service:name`) whose spans the data directory declares to be requests, or
+    /// `none`. Older manifests lack this field.
     #[serde(default)]
     pub requests: Vec<String>,
 }
@@ -99,15 +99,15 @@ pub(crate) fn is_manifest(path: &Path) -> bool {
     path.filename() == Some(MANIFEST)
 }
 
-/// Manifest as it was read, with the object's version. With it, a write replaces only this
-/// manifest.
+/// Manifest as it was read or written, with the object's version, by which a write replaces only
+/// this manifest.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub manifest: Manifest,
     version: UpdateVersion,
 }
 
-/// Lists the ids of the collectors that have published to the object store.
+/// Lists the ids of the collectors that have objects in the object store.
 pub(crate) async fn collectors(remote: &Remote) -> Result<Vec<String>, RemoteError> {
     let prefix = Path::from(COLLECTORS);
     let listed = remote.objects.list_with_delimiter(Some(&prefix)).await;
@@ -121,7 +121,7 @@ pub(crate) async fn read(remote: &Remote, id: &str) -> Result<Option<Read>, Remo
     let path = path_of(id);
     let got = match remote.objects.get(&path).await {
         Ok(got) => got,
-        // A missing bucket is detected by the next write.
+        // Listings and writes detect a missing bucket.
         Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(remote.failed(error)),
     };
@@ -177,7 +177,7 @@ fn is_of_store(path: &str) -> bool {
 #[derive(Debug)]
 pub(crate) enum Wrote {
     Done(Read),
-    /// The stored manifest is no longer the one that was read.
+    /// The stored manifest is not the expected one.
     Changed,
 }
 
@@ -222,7 +222,7 @@ pub(crate) async fn write(
             },
         })),
         Err(Error::Precondition { .. } | Error::AlreadyExists { .. }) => Ok(Wrote::Changed),
-        // The manifest to update is gone: all objects were deleted.
+        // The manifest to update is gone.
         Err(Error::NotFound { .. }) if before.is_some() => Ok(Wrote::Changed),
         Err(error) => Err(remote.failed(error)),
     }

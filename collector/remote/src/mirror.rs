@@ -61,8 +61,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the mirror's path, which callers use as a data directory. They add no files to its
-    /// tables.
+    /// Returns the mirror's path, which callers use as a data directory. They must add no files to
+    /// its tables.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -75,7 +75,7 @@ impl Mirror {
     }
 }
 
-/// Returns the default cache directory of this user.
+/// Returns the default cache directory.
 #[must_use]
 pub fn default_cache() -> PathBuf {
     let set = |name: &str| {
@@ -109,7 +109,7 @@ fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
     }
 }
 
-/// Claims the first mirror of this name that no other process uses. A mirror becomes free when its
+/// Claims the first mirror of this name that is not in use. A mirror becomes free when its
 /// [`Mirror`] is dropped or its process ends.
 fn claimed(cache: &Path, name: &str) -> Result<(PathBuf, File), RemoteError> {
     std::fs::create_dir_all(cache).map_err(at(cache))?;

@@ -3,7 +3,8 @@
 //! Other threads wait for this thread only at the end of the collector. Each round has three steps:
 //!
 //! 1. It uploads new files, each under a unique object name.
-//! 2. After every 64 files and the last, it writes a manifest, conditional on the previous one.
+//! 2. After every 64 files and at the end, it writes a manifest if its content has changed. The
+//!    write is conditional on the previous manifest.
 //! 3. It deletes objects that no manifest has listed for the grace period.
 //!
 //! A crash may leave unlisted objects. The next start finds them and schedules their deletion.
@@ -35,9 +36,9 @@ use crate::upload::upload;
 #[cfg(feature = "simulation")]
 pub use simulated::SimulatedPublisher;
 
-/// Interval between searches for new files.
+/// Pause between a successful round and the next one.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Wait after the first failure; it doubles with each further failure.
+/// Wait after the first failure; it doubles with each further failure in a row.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 /// Maximum wait after a failure.
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
@@ -87,7 +88,7 @@ impl Publisher {
         Ok(Self { stop, thread })
     }
 
-    /// Ends the thread after a last round of uploads, which begins none after ten seconds.
+    /// Ends the thread, usually after a last round, which begins no upload after ten seconds.
     pub fn stop(self) {
         // Sending fails if the thread has already ended.
         let _ = self.stop.send(());
@@ -101,7 +102,7 @@ impl Publisher {
 /// Outcome of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// Every file that was present is published.
+    /// Every file that was present is uploaded.
     Complete,
     /// The round was stopped, or files disappeared during it.
     Partial,
@@ -118,7 +119,7 @@ struct Rounds {
     identity: Identity,
     /// Published manifest that this process wrote; `None` if it is unknown.
     owned: Option<Read>,
-    /// Uploaded objects that no manifest lists yet, by the path of their file.
+    /// Uploaded objects for the next manifest to list, by the path of their file.
     put: BTreeMap<String, PublishedFile>,
     /// Paths of the files that were unpublished at the previous check.
     behind: BTreeSet<String>,
@@ -237,7 +238,7 @@ impl Rounds {
         Ok(Round::Complete)
     }
 
-    /// Lists the finished local files that are to be published.
+    /// Lists the finished local files within the retention, published or not.
     fn files(&self) -> Result<Vec<PublishedFile>, RemoteError> {
         // The flusher may still be writing later segments.
         let next_segment = self.flushed.checkpoint_segment.load(Relaxed);
@@ -376,8 +377,8 @@ impl Rounds {
             .iter()
             .map(|file| (&*file.path, file))
             .collect();
-        // Leaves out uploaded files that were compacted meanwhile, because another file covers
-        // them or will cover them.
+        // Leaves out uploaded files that are gone meanwhile: another file covers them or will cover
+        // them, or they expired.
         let put = self.put.values().filter(|file| here.contains(&*file.path));
         all.extend(put.map(|file| (&*file.path, file)));
         let waiting = half_thinned(files, &all);
@@ -462,7 +463,7 @@ impl Rounds {
                         self.owned = Some(read);
                         Ok(())
                     }
-                    // An earlier write of this directory arrived late; the next round continues it.
+                    // An earlier write of this directory arrived late; the next round adopts it.
                     Some(read) if self.identity.wrote(&read.manifest.nonce) => Ok(()),
                     Some(_) => Err(self.fenced()),
                     None => Ok(()),

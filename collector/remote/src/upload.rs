@@ -8,7 +8,7 @@ use object_store::{Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPay
 
 use crate::address::{Remote, RemoteError};
 
-/// Size of a part in bytes. A part is in memory while it is sent.
+/// Size in bytes of each part but the last. A part is in memory while it is sent.
 const PART_BYTES: usize = 8 << 20;
 
 /// Uploads a file; returns its size in bytes.

@@ -1,4 +1,4 @@
-//! Charts of the analysis's results.
+//! Charts and timelines of the analysis's results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ const SOLID: usize = 2;
 /// Maximum number of points in the chart of rates of change. With more points, single changes would
 /// hide the trend.
 const RATES_MAX: usize = 32;
-/// Number of steps of a cumulative distribution.
+/// Number of steps of a cumulative distribution of durations.
 const CDF_POINTS: usize = 200;
-/// Maximum number of tasks in a timeline.
+/// Maximum number of tasks in the timeline of a request.
 pub const TASKS_MAX: usize = 40;
 /// Maximum number of tasks on the critical path in a timeline, if other tasks need the remaining
 /// rows.

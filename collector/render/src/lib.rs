@@ -1,7 +1,7 @@
 //! Rendering of results, shared by all reports.
 //!
 //! - [`checks`]: outcomes of checks, for CI systems.
-//! - [`findings`]: charts of the analysis's results.
+//! - [`findings`]: charts and timelines of the analysis's results.
 //! - [`humanise`]: numbers as text for people.
 //! - [`show`]: results as documents, for terminals, pages and tables.
 //! - [`picture`]: pictures as SVG.

@@ -30,7 +30,7 @@ struct KnownSpan {
     operation: Arc<str>,
     /// Number of the host's island.
     island: u32,
-    /// Start and end by the common time of the island.
+    /// Start and end by the common time of the island, as far as clocks could be aligned.
     interval_ns: (i64, i64),
 }
 

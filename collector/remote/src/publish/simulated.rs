@@ -24,7 +24,7 @@ impl SimulatedPublisher {
         Rounds::of(settings, runtime, flushed, Arc::default()).map(Self)
     }
 
-    /// Publishes the files that are ready. Returns true if none is left. Blocks until it is done.
+    /// Publishes the files that are ready. Returns true if all were uploaded. Blocks until then.
     ///
     /// # Errors
     /// Returns an error if the round fails. After [`RemoteError::Fenced`], the caller must begin no

@@ -26,11 +26,11 @@ pub(crate) fn inline_source(text: &str) -> String {
     )
 }
 
-/// Module that pages load from a directory named by a hash of all modules, so that a browser never
-/// requests a cached one again. The modules share the directory, because they import each other.
+/// Module that pages load from a directory named by a hash of all modules, so that a browser may
+/// keep it in its cache. The modules share the directory, because they import each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asset {
-    /// The timeline of one trace.
+    /// The timeline of one request.
     Timeline,
     /// Module that the timeline imports, like each variant up to
     /// [`TimelineState`](Self::TimelineState).

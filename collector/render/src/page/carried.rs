@@ -11,7 +11,7 @@ const AFTER: &str = "after";
 const COMPARING: [&str; 2] = ["/compare", "/explain"];
 /// Alternative names of the parameters for the ends of a range, with the usual names.
 const OTHER_NAMES: [(&str, &str); 2] = [("from", "since"), ("to", "until")];
-/// Beginnings of HTML attributes whose value is an address.
+/// Beginnings of the HTML attributes to whose addresses parameters are added.
 const ATTRIBUTES: [&str; 5] = [
     "href=\"",
     "data-live=\"",
@@ -24,7 +24,7 @@ const ATTRIBUTES: [&str; 5] = [
 const NO_PAGES: [&str; 1] = ["assets/"];
 const NO_PAGE_ENDS: [&str; 2] = ["/perfetto", "/columns"];
 
-/// Maximum length of a value, in bytes; each link of a page contains it.
+/// Maximum length of a value, in bytes; many links of a page contain the value.
 const VALUE_BYTES_MAX: usize = 1_024;
 
 /// Time range, periods and root operation of an address, for the links of its page.
@@ -50,8 +50,7 @@ impl CarriedParameters {
     /// counts.
     ///
     /// # Errors
-    /// Fails if a value has more than 1,024 bytes, which is too long for a range or the name of an
-    /// operation.
+    /// Fails if the value of such a parameter has more than 1,024 bytes.
     pub fn of(query: &str) -> Result<Self, String> {
         let mut carried = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {

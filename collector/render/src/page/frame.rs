@@ -34,11 +34,11 @@ pub struct NavLink {
 /// Parts of a page that are known before its content.
 #[derive(Clone, Debug)]
 pub struct PageHead<'a> {
-    /// Headline, and title of the window.
+    /// Headline, and beginning of the window's title.
     pub title: &'a str,
     /// Description of the page in one line; not shown if empty.
     pub about: &'a str,
-    /// Name of the data directory that the pages show.
+    /// Name of the data that the pages show.
     pub of: &'a str,
     /// Links of the header.
     pub navigation: &'a [NavLink],

@@ -6,8 +6,8 @@ use crate::humanise::{count_spaced, duration_spaced, instant};
 use crate::show::{Cell, Column, Kind, Table, indentation, real};
 use url::form_urlencoded;
 
-/// Maximum number of rows of a table that a page shows at first, and number of rows that the link
-/// to the next rows adds.
+/// Maximum number of rows that a table with links to more rows has at first, and number of rows
+/// that the link to the next rows adds.
 const ROWS_PER_PAGE: usize = 50;
 /// Maximum number of rows of a table with links to more rows, regardless of the page's address: a
 /// browser can still scroll through them.
@@ -183,7 +183,7 @@ fn is_left(kind: Kind) -> bool {
 /// Name of the column whose durations have bars.
 const LATENCY: &str = "latency_ns";
 
-/// Writes a cell. `longest` is the largest value of the column, if its cells have bars.
+/// Writes a cell. `longest` is the largest value of a column of latencies, if it is above 0.
 fn write_cell(
     html: &mut Html,
     cell: &Cell,
@@ -250,7 +250,7 @@ fn write_breakable(html: &mut Html, text: &str) {
         };
         let is_end = match character {
             ':' | '/' => next != character && next != ' ',
-            // Numbers and dates stay whole.
+            // No break precedes a digit, so that short numbers and dates stay whole.
             '.' | '_' | '-' => next.is_alphabetic(),
             _ => character.is_lowercase() && next.is_uppercase(),
         };

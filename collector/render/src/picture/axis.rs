@@ -3,9 +3,9 @@
 use crate::humanise::duration_tick;
 use crate::show::{Axis, Kind, axis_text};
 
-/// Returns the position of the end of an axis: 1 for shares, or if `highest` is 0. Otherwise, it is
-/// the position of `highest`, multiplied by `headroom` on a linear axis and rounded up to a power
-/// of ten on a logarithmic axis.
+/// Returns the position of the end of an axis: 1 for shares, or if `highest` is not positive and
+/// finite. Otherwise, it is the position of `highest`, multiplied by `headroom` on a linear axis
+/// and rounded up to a whole number on a logarithmic axis.
 pub(super) fn end(axis: &Axis, highest: f64, headroom: f64) -> f64 {
     let end = match axis.kind {
         Kind::Share => 1.0,

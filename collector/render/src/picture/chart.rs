@@ -15,7 +15,7 @@ const PLOT_PX: f64 = 230.0;
 /// the legend.
 const BELOW_PX: f64 = 46.0;
 const LEGEND_PX: f64 = 24.0;
-/// Factor between the highest value and the end of a vertical axis without a natural end.
+/// Factor between the highest value and the end of a linear vertical axis, except one of shares.
 const HEADROOM: f64 = 1.05;
 /// Maximum number of characters of a name in a legend.
 const NAME_CHARS: usize = 28;
@@ -173,8 +173,8 @@ fn draw_bars(bars: &[Bar]) -> Picture {
     sketch.into_picture(BARS_PX, bars.len() as f64 * ROW_PX + 8.0)
 }
 
-/// Draws vertical bars of shares. Names are below the bars, as far as there is room; the bars'
-/// texts are above them.
+/// Draws vertical bars of shares. Names are below the bars, as far as there is room, and additional
+/// texts above the bars.
 fn draw_columns(bars: &[Bar]) -> Picture {
     const MARK_PX: f64 = 22.0;
     let largest = bars.iter().map(|bar| bar.share).fold(0.0, f64::max);

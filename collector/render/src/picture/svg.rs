@@ -144,7 +144,7 @@ impl Sketch {
         );
     }
 
-    /// Writes a text along the left edge, running upwards.
+    /// Writes a text that runs upwards, with its middle at a point.
     pub(super) fn upright(&mut self, (x, y): (f64, f64), text: &str) {
         let (x, y) = (px(x), px(y));
         let _ = write!(

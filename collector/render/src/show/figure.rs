@@ -11,8 +11,7 @@ pub struct Figure {
     pub alternative: String,
     /// Content of the picture.
     pub drawing: Drawing,
-    /// True if terminals show the picture as text. False if the text would only repeat an adjacent
-    /// table.
+    /// True if terminals show the picture as text; pages show it in any case.
     pub is_for_terminals: bool,
 }
 
@@ -79,7 +78,7 @@ pub enum Chart {
     Lines { x: Axis, y: Axis, lines: Vec<Line> },
     /// Horizontal bars, the first at the top; their lengths are shares.
     Bars(Vec<Bar>),
-    /// A histogram: adjacent bars without gaps, from the first part of a scale to the last. The
+    /// A histogram: adjacent vertical bars, from the first part of a scale to the last. The
     /// `beside` of a bar is written above the bar.
     Columns(Vec<Bar>),
     /// Horizontal bars of several parts each, over one axis.
@@ -93,7 +92,7 @@ pub struct Axis {
     pub title: String,
     /// Kind of the numbers along the axis.
     pub kind: Kind,
-    /// True if a position is the decimal logarithm of the number plus 1, so that 0 is visible.
+    /// True if the position of a number n is log10(n + 1), so that 0 is visible.
     pub is_logarithmic: bool,
 }
 
@@ -221,13 +220,13 @@ impl Timeline {
 #[derive(Clone, Debug)]
 pub struct TimelineRow {
     pub name: String,
-    /// Number of enclosing rows.
+    /// Number of enclosing tasks or spans, which need not have rows.
     pub depth: usize,
     /// Intervals in the row.
     pub intervals: Vec<Interval>,
 }
 
-/// Interval in which a task or an operation ran.
+/// Interval in which a task, an operation or a service ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
     pub from_ns: u64,

@@ -8,8 +8,8 @@
 //! between two layers, and as a straight line through the space of its bend within a layer. No edge
 //! therefore crosses a box. Equal graphs get equal layouts.
 //!
-//! Layers run down or to the right, depending on which picture is narrower. Connected parts are
-//! laid out one by one, side by side.
+//! Layers run down or to the right, depending on which picture is narrower by an estimate.
+//! Connected parts are laid out one by one, and stand in rows.
 
 mod order;
 mod position;
@@ -31,7 +31,7 @@ const LAYER_GAP_PER_PX: f64 = 0.15;
 const END_GAP_PX: f64 = 14.0;
 /// Height of a loop, and its distance from its box.
 const LOOP_PX: Px = (20.0, 24.0);
-/// Space between connected parts, and the minimum width up to which they stand side by side.
+/// Space between connected parts, and the minimum of the width that a row of parts may fill.
 const PART_GAP_PX: f64 = 40.0;
 const PARTS_WIDE_PX: f64 = 1_400.0;
 
@@ -94,7 +94,7 @@ pub(super) fn lay_out(boxes: usize, edges: &[(usize, usize)], box_px: Px, label_
     layout
 }
 
-/// Reports whether layers that run down make the picture at most as wide, by an estimate.
+/// Reports whether the picture is no wider with layers that run down, by an estimate.
 fn is_down(parts: &[Layers], (width, _): Px) -> bool {
     let most = |of: fn(&Layers) -> usize| parts.iter().map(of).max().unwrap_or_default() as f64;
     let down = most(Layers::boxes_in_a_layer) * (width + BOX_GAP_PX);

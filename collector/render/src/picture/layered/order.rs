@@ -27,7 +27,7 @@ pub(super) fn first(
     layers
 }
 
-/// Sorts layers by the average positions of their vertices' neighbours (barycentres).
+/// Sorts the vertices of layers by the average positions of their neighbours (barycentres).
 pub(super) fn untangle(part: &mut Layers) {
     let mut best = (part.layers.clone(), crossings(part));
     let mut in_vain = 0;
@@ -54,7 +54,7 @@ pub(super) fn untangle(part: &mut Layers) {
     part.layers = best.0;
 }
 
-/// Sorts a layer by the previous or the next one.
+/// Sorts the vertices of a layer by their neighbours in the previous or the next layer.
 fn sort(part: &mut Layers, number: usize, is_down: bool) {
     let (other, neighbours) = if is_down {
         (number - 1, &part.before)
@@ -70,7 +70,7 @@ fn sort(part: &mut Layers, number: usize, is_down: bool) {
         let beside = &neighbours[*vertex];
         let sum: usize = beside.iter().map(|other| places[*other]).sum();
         let key = match beside.len() {
-            // A vertex without neighbours keeps its position.
+            // A vertex without neighbours keeps its relative position.
             0 => (f64::from(place) + 0.5) / wide * far - 0.5,
             count => sum as f64 / count as f64,
         };
@@ -91,7 +91,7 @@ fn places(layer: &[usize], vertices: usize) -> Vec<usize> {
     places
 }
 
-/// Counts crossing edges by sums in a tree (Barth, Jünger and Mutzel 2002).
+/// Counts the crossings of edges by sums in a tree (Barth, Jünger and Mutzel 2002).
 pub(super) fn crossings(part: &Layers) -> usize {
     let mut crossings = 0;
     let mut places = vec![0; part.after.len()];

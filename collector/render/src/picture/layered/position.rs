@@ -3,9 +3,9 @@
 
 use super::{BEND_PX, BOX_GAP_PX, Layers};
 
-/// Number of passes over all layers, alternately down and up. Each pass moves a layer's vertices
-/// towards their neighbours in the preceding layer; the last [`PASSES_BY_BOTH`] passes use both
-/// neighbouring layers.
+/// Number of passes over all layers, alternately down and up. A pass moves a layer's vertices
+/// towards their neighbours in the layer that it visited before; the last [`PASSES_BY_BOTH`] passes
+/// use both neighbouring layers.
 const PASSES: usize = 12;
 const PASSES_BY_BOTH: usize = 4;
 /// Pull of an edge, by the number of its ends that have no other edge on the same side. Chains pull
@@ -88,7 +88,7 @@ fn wanted(
         // A vertex without neighbours in these layers gets a small weight, so that others can push
         // it aside.
         _ if weight == 0.0 => return (middles[vertex], 0.01),
-        // An edge bends at one of its two neighbours rather than slightly everywhere.
+        // A vertex stays where it is between its two neighbours, so that an edge bends rarely.
         (&[one], &[other]) if by_before && by_after => {
             let (one, other) = (middles[one], middles[other]);
             middles[vertex].clamp(f64::min(one, other), f64::max(one, other))

@@ -3,8 +3,8 @@
 /// Number of rounds in which boxes move towards the majority of their neighbours.
 const MOVES: usize = 3;
 
-/// Reverses edges that close a cycle, in a search from boxes without a caller first, then from
-/// boxes in order. Returns which edges are reversed.
+/// Reverses edges that close a cycle, except loops. Searches from boxes that no edge enters, then
+/// from the other boxes. Returns which edges are reversed.
 pub(super) fn turn_cycles(boxes: usize, edges: &mut [(usize, usize)]) -> Vec<bool> {
     let mut leaving = vec![Vec::new(); boxes];
     let mut is_entered = vec![false; boxes];
