@@ -35,7 +35,7 @@ pub(super) struct SpanLink {
     pub(super) consumer: u64,
 }
 
-/// Span at one end of a link. Its times are those of the common axis if the clocks were compared.
+/// Span at one end of a link. Its times are aligned if the clocks were compared, else as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkedSpan {
     /// Request that contains the span.
@@ -47,7 +47,7 @@ pub struct LinkedSpan {
     pub root: String,
     /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// End, in ns since the Unix epoch.
+    /// End, not before the start, in ns since the Unix epoch.
     pub end_ns: i64,
     host: std::sync::Arc<str>,
     clock: ClockBounds,

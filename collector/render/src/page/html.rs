@@ -1,4 +1,4 @@
-//! Builds HTML in which every text is escaped: only literals in this program's source are markup.
+//! Builds HTML in which every text is escaped: only static strings of this program are markup.
 //! The result is also well-formed XML.
 
 use std::fmt::{Display, Write as _};
@@ -16,7 +16,7 @@ impl Html {
         Self::default()
     }
 
-    /// Appends markup from this program's source.
+    /// Appends markup of this program.
     pub fn markup(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self

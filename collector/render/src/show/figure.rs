@@ -252,7 +252,7 @@ pub struct Graph {
 pub struct GraphNode {
     /// Name of the node in one line.
     pub name: String,
-    /// Lines of text in the box.
+    /// Lines of text in the box, which shows the first three.
     pub lines: Vec<String>,
     /// Weight, 0 to 1.
     pub share: f64,
