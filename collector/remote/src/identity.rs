@@ -26,8 +26,8 @@ pub fn is_published(data: &Path) -> bool {
     Identity::path(data).exists()
 }
 
-/// Maximum number of remembered nonces per URL. It exceeds the number of writes that can be pending
-/// or undecided.
+/// Maximum number of remembered nonces per URL. A manifest with an older one counts as written by
+/// another directory.
 const NONCES_MAX: usize = 32;
 
 /// Returns 128 random bits in hexadecimal.

@@ -31,8 +31,8 @@ pub(crate) fn without_covered<'a>(
     named
 }
 
-/// Returns the paths of the thinned files in `files`, for each hour with a thinned file that
-/// `uploaded` lacks. They are published once all thinned files of the hour are uploaded, so that
+/// Returns the paths of all thinned files in `files` of each hour that has a thinned file missing
+/// in `uploaded`. They are published once all thinned files of the hour are uploaded, so that
 /// readers see the hour thinned in all tables or in none.
 pub(crate) fn half_thinned(
     files: &[PublishedFile],

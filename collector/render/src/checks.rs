@@ -29,7 +29,7 @@ pub struct Check {
     pub reasons: Vec<String>,
 }
 
-/// Checks of one run of a subcommand, at least one.
+/// Checks of one run of a subcommand; at least one if they are written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckList {
     /// Name of the subcommand.

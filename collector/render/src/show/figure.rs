@@ -78,8 +78,8 @@ pub enum Chart {
     Lines { x: Axis, y: Axis, lines: Vec<Line> },
     /// Horizontal bars, the first at the top; their lengths are shares.
     Bars(Vec<Bar>),
-    /// A histogram: adjacent vertical bars, from the first part of a scale to the last. The
-    /// `beside` of a bar is written above the bar.
+    /// A histogram: adjacent bars, from the first part of a scale to the last. On pages, the bars
+    /// are vertical, and the `beside` of a bar is above it.
     Columns(Vec<Bar>),
     /// Horizontal bars of several parts each, over one axis.
     Stacks { axis: Axis, stacks: Vec<Stack> },
@@ -133,7 +133,7 @@ pub struct Line {
 pub struct Bar {
     pub name: String,
     pub share: f64,
-    /// Additional text, such as a duration; in a histogram, a mark above the bar.
+    /// Additional text, such as a duration, or the mark of a bar in a histogram.
     pub beside: String,
 }
 
