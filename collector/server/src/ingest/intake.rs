@@ -39,11 +39,11 @@ const LIVE_WINDOW: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Pause between timed flushes of the open segment. Only every 60th, and in an agent every
-    /// 10th, includes a segment without news (see `Ledger::is_news`).
+    /// 10th, includes an open segment without news (see `Ledger::is_news`).
     pub flush_interval: Duration,
     /// Size of a log segment, in bytes, above which it is closed, and flushed or forwarded.
     pub segment_bytes: u64,
-    /// Maximum bytes that are received but not durable yet.
+    /// Maximum memory, in bytes, that counts for data received but not durable yet.
     pub in_flight_bytes_max: usize,
     /// Quiet time after which the live model takes a trace as fully arrived; `None` for no model.
     pub live_quiet: Option<Duration>,
@@ -106,7 +106,7 @@ pub(super) struct Inner {
 pub(super) struct Channels {
     pub(super) commands: mpsc::Sender<Command>,
     pub(super) flusher: std_mpsc::Sender<FlushCommand>,
-    /// Ends maintenance when dropped.
+    /// Stop signal of maintenance, which ends when the last clone is dropped.
     #[allow(dead_code, reason = "it is held")]
     pub(super) care: Option<MaintenanceStop>,
 }
@@ -308,13 +308,13 @@ impl Intake {
         in_flight.lend_when_free(peer, bytes + BESIDE_BYTES).await
     }
 
-    /// Submits an OTLP request with its share of the bytes in flight, if it has one already;
-    /// `taken` counts its checked content. If no share is free, rejects the request at once: the
-    /// client keeps it, and retries after the delay that the response specifies.
+    /// Submits an OTLP request; `taken` counts its checked content. Without a `share` of the bytes
+    /// in flight, takes one, or rejects the request at once if too many bytes are in flight: the
+    /// client may retry after the delay that the response specifies.
     ///
     /// # Errors
-    /// Returns an error if too many bytes are in flight, if the collector is stopping, or if the
-    /// request is too long for the log.
+    /// Returns an error for such a rejection, if the collector is stopping, or if the request is
+    /// too long for the log.
     pub(crate) async fn submit_otlp(
         &self,
         peer: Peer,

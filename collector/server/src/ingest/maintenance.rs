@@ -15,12 +15,12 @@ use stroboscope_store::ledger::Checkpoint;
 use stroboscope_store::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use stroboscope_store::tables::Store;
 
-/// Options of a running collector's store maintenance.
+/// Options of store maintenance.
 #[derive(Clone, Debug)]
 pub struct MaintenanceOptions {
     /// Settings of each round.
     pub settings: MaintenanceSettings,
-    /// Interval between rounds.
+    /// Pause before each round.
     pub interval: Duration,
 }
 
@@ -83,8 +83,8 @@ pub(super) fn held(
 }
 
 /// Returns the lock of a directory and the next segment of its checkpoint. Returns `None` and logs
-/// an error if either fails. Also returns `None` if a reader that converts the log has the lock, or
-/// a collector, which deletes old data itself.
+/// an error if either fails. Also returns `None` if the lock is in use, for example by a reader
+/// that converts the log, or by a collector.
 fn lock_for_round(data: &DataDir) -> Option<(Lock, u64)> {
     let lock = match data.lock() {
         Ok(lock) => lock,
@@ -112,7 +112,7 @@ pub struct StoreMaintenance {
 
 impl StoreMaintenance {
     /// Starts the maintenance thread. It holds the lock of the data directory only for the time of
-    /// a round, so that a reader can convert the log of a killed collector meanwhile.
+    /// a round, so that a reader can convert the log of a killed collector between rounds.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
@@ -138,8 +138,8 @@ impl Drop for StoreMaintenance {
     }
 }
 
-/// Lowers the priority of this thread below intake and observed services. On Linux each thread has
-/// its own priority; on other systems a priority belongs to the process and stays unchanged.
+/// Gives this thread the nice value 19 on Linux, where each thread has its own, so that intake and
+/// observed services usually come first. Does nothing on other systems.
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 19) {

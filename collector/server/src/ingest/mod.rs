@@ -4,7 +4,7 @@
 //! The committing thread consults the ledger, appends to the log and answers. The flushing thread
 //! converts closed segments to Parquet, or delivers them to the gateway, by the steps of
 //! [`stroboscope_store::flush`]. A further thread maintains the files of a store, unless this is
-//! disabled; on Linux, it has the lowest priority.
+//! disabled; on Linux, it has the nice value 19.
 
 mod committer;
 mod error;

@@ -1,4 +1,5 @@
-//! The intake in a simulation, which has one thread: the intake's threads run as one future.
+//! The intake in a simulation, which has one thread: the committing and the flushing thread run as
+//! one future.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,7 +36,7 @@ impl Intake {
     /// live model and no file maintenance.
     ///
     /// # Errors
-    /// Returns an error if the directory is damaged, or if the disk fails.
+    /// Returns an error if the directory is damaged, or if the disk or the store fails.
     pub fn simulated(
         data: &DataDir,
         lock: Lock,
@@ -151,7 +152,8 @@ pub type Deliver = Box<
 >;
 
 /// Upstream of a simulated agent. Delivery is async work of the simulation's only thread, so a call
-/// schedules it and fails. The next call for the segment returns the result.
+/// schedules it and fails. The next call for the segment returns the result. With `forgets`, a call
+/// only pretends to deliver.
 #[derive(Clone, Debug)]
 struct DeliveryOrders {
     forgets: bool,
@@ -223,8 +225,8 @@ async fn delay(
     }
 }
 
-/// Runs like [`FlushThread::run`], but blocks only inside `apart`, and always closes the open
-/// segment.
+/// Takes the place of [`FlushThread::run`]. Blocks only inside `apart`, and closes the open segment
+/// even if it is quiet, or if the command is [`FlushCommand::Closed`].
 async fn flush(
     mut thread: FlushThread,
     mut delivery: Option<(Deliver, DeliveryOrders)>,

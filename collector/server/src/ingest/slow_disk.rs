@@ -1,5 +1,5 @@
-//! Disk whose syncs take as long as a test wants: senders wait or are rejected for now, and nothing
-//! is lost afterwards.
+//! Disk whose file syncs take as long as a test wants: senders wait or are rejected for now, and
+//! nothing is lost afterwards.
 
 use std::io;
 use std::path::Path;

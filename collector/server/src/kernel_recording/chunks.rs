@@ -26,8 +26,8 @@ impl ChunkCutter {
         }
     }
 
-    /// Returns the chunk that ends at `to_ns`, in monotonic ns. All earlier events must have been
-    /// drained.
+    /// Returns the chunk that ends at `to_ns`, in monotonic ns. Earlier events that are drained
+    /// only later come into a later chunk.
     pub(super) fn cut(&mut self, to_ns: u64, recorder: &Recorder) -> KernelChunk {
         let windows = recorder.windows(self.from_ns, to_ns);
         self.chunk(

@@ -9,8 +9,7 @@
 //! A recording applies another burst-config at the instant of the change, and ends its chunk there.
 //!
 //! On systems other than Linux, and without the feature `kernel`, starting a recording returns an
-//! error; the rest of the crate is unchanged. With the cfg `stroboscope_portable`, the compiler
-//! checks that variant on Linux.
+//! error. With the cfg `stroboscope_portable`, the compiler checks that variant on Linux.
 
 #[cfg(all(target_os = "linux", feature = "kernel", not(stroboscope_portable)))]
 mod chunks;

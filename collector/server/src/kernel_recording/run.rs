@@ -22,9 +22,9 @@ use stroboscope_store::flush::now_ns;
 use stroboscope_store::tables::{KernelChunk, Store, StoreError, write_kernel};
 
 /// Number of drained events at which draining pauses; half as many end a chunk early. In addition
-/// to these events, at most three chunks are in memory (72 bytes per event).
+/// to these events, at most three chunks are in memory until the end (72 bytes per event).
 const EVENTS_MAX: usize = 1 << 20;
-/// Interval between drains of the kernel's buffers.
+/// Usual pause between drains of the kernel's buffers.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
 /// Time from the end of a chunk until all its events have been drained, unless draining has paused.
 const SETTLED: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ const SETTLED: Duration = Duration::from_millis(50);
 /// A recording that is not started yet: a thread that waits.
 ///
 /// The waiting thread inherits the capabilities of the thread that creates it, which may then drop
-/// its own. The waiting thread drops them too, after it has loaded its programs into the kernel.
+/// its own. The waiting thread drops those that it no longer needs, once its programs are loaded.
 #[derive(Debug)]
 pub struct PreparedRecording {
     stop: Arc<AtomicBool>,
@@ -87,7 +87,7 @@ impl PreparedRecording {
     /// Starts recording.
     ///
     /// # Errors
-    /// Returns an error if the kernel or the system refuses. Nothing is left running then.
+    /// Returns an error if the kernel or the system refuses. The waiting thread ends then.
     pub fn start(self, store: Store) -> Result<KernelRecording, StartError> {
         let gone = || no_thread(std::io::Error::other("it is gone"));
         self.begin.send(()).map_err(|_| gone())?;
@@ -115,8 +115,7 @@ fn no_thread(source: std::io::Error) -> StartError {
     }
 }
 
-/// Opens a recorder with all capabilities, and drops those that are no longer needed before it
-/// begins.
+/// Opens a recorder, drops the capabilities that are no longer needed, and begins to record.
 fn record(settings: &Settings) -> Result<Recorder, StartError> {
     let opened = Recorder::open(settings)?;
     let needed = match settings.processes {
@@ -134,7 +133,7 @@ fn record(settings: &Settings) -> Result<Recorder, StartError> {
 }
 
 /// Running recording. It ends when it is dropped or [`stop`](Self::stop) is called. Both write the
-/// recorded events to the store.
+/// remaining events to the store.
 #[derive(Debug)]
 pub struct KernelRecording {
     stop: Arc<AtomicBool>,
@@ -149,7 +148,7 @@ impl KernelRecording {
     /// Starts recording.
     ///
     /// # Errors
-    /// Returns an error if the kernel or the system refuses. Nothing is left running then.
+    /// Returns an error if the kernel or the system refuses. No thread keeps running then.
     pub fn start(settings: &RecordingSettings, store: Store) -> Result<Self, StartError> {
         PreparedRecording::new(settings.clone())?.start(store)
     }
@@ -221,7 +220,7 @@ pub struct ConfigSwitch {
 
 impl ConfigSwitch {
     /// Makes the recording apply another burst-config from wall time `at_ns` (ns since the Unix
-    /// epoch) on; at once if that has passed. Replaces a change that is not due yet.
+    /// epoch) on; at once if that has passed. Replaces a change that is not applied yet.
     pub fn switch(&self, config: BurstConfig, at_ns: u64) {
         let at_ns = i64::try_from(at_ns).unwrap_or(i64::MAX);
         let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
@@ -331,8 +330,8 @@ impl Drain {
         skipped
     }
 
-    /// Applies a change of the burst-config that is due, and ends the chunk there. Returns the time
-    /// until the next drain, or until the next change if that is sooner.
+    /// Applies a change of the burst-config that is due, and ends the chunk there unless the config
+    /// is already in force. Returns the time until the next drain, or until a sooner change.
     fn change_config(
         &mut self,
         recorder: &mut Recorder,
@@ -394,7 +393,7 @@ fn random() -> u128 {
     half() << 64 | half()
 }
 
-/// Returns the host name by the rules for services: `STROBOSCOPE_HOST`, or else the system's name.
+/// Returns the host name: `STROBOSCOPE_HOST`, or else the system's name, or else `localhost`.
 fn host() -> String {
     let named = std::env::var("STROBOSCOPE_HOST")
         .ok()

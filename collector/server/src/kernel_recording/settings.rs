@@ -7,10 +7,10 @@ use stroboscope_analysis::kernel::event::LossCounts;
 /// Settings of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordingSettings {
-    /// Settings that select the events to record and the times to record them.
+    /// Settings of the recorder, such as the processes and the windows to record.
     pub kernel: stroboscope_kernel_model::Settings,
-    /// Interval after which a chunk ends. It ends earlier if it has many events, or if the
-    /// burst-config changes.
+    /// Interval after which a chunk ends. A chunk ends earlier if it has many events, if the
+    /// burst-config changes, or with the recording.
     pub chunk: Duration,
 }
 

@@ -19,19 +19,19 @@ pub struct StartError;
 pub struct PreparedRecording;
 
 impl PreparedRecording {
-    /// Does nothing on this system.
+    /// Does nothing, as recording is unsupported.
     ///
     /// # Errors
-    /// Never fails on this system.
+    /// Never fails.
     #[allow(clippy::needless_pass_by_value, reason = "as on Linux")]
     pub fn new(_: RecordingSettings) -> Result<Self, StartError> {
         Ok(Self)
     }
 
-    /// Fails on this system.
+    /// Fails, as recording is unsupported.
     ///
     /// # Errors
-    /// Always returns an error on this system.
+    /// Always returns an error.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "as on Linux, where the store is written to"
@@ -41,7 +41,7 @@ impl PreparedRecording {
     }
 }
 
-/// Handle that changes the burst-config of a recording; none exists on this system.
+/// Handle that changes the burst-config of a recording; none exists, as no recording starts.
 #[derive(Clone, Debug)]
 pub enum ConfigSwitch {}
 
@@ -52,15 +52,15 @@ impl ConfigSwitch {
     }
 }
 
-/// A running recording; none exists on this system.
+/// A running recording; none exists, as recording is unsupported.
 #[derive(Debug)]
 pub enum KernelRecording {}
 
 impl KernelRecording {
-    /// Fails on this system.
+    /// Fails, as recording is unsupported.
     ///
     /// # Errors
-    /// Always returns an error on this system.
+    /// Always returns an error.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "as on Linux, where the store is written to"

@@ -71,7 +71,7 @@ pub(super) struct Assembly {
     closed: ClosedTraces,
     attacher: EventAttacher,
     pub(super) left_out: LeftOut,
-    /// Number of records of traces that were already observed.
+    /// Number of records that came after their trace was observed.
     pub(super) late_records: u64,
 }
 

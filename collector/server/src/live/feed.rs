@@ -33,7 +33,8 @@ pub struct Feed {
 
 impl Arrivals for Feed {
     /// Passes on the rows of a segment, whose latest record was received at `received_ns`. If the
-    /// queue is full, skips them instead, and counts the skipped spans and events.
+    /// queue is full or the thread has ended, skips them instead, and counts the skipped spans and
+    /// events.
     fn arrived(&self, rows: Box<Rows>, received_ns: i64) {
         if let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
             self.sender.try_send(Message::Arrived(rows, received_ns))
@@ -56,8 +57,8 @@ impl Arrivals for Feed {
 #[derive(Clone, Debug)]
 pub struct LiveModel {
     live: Arc<Mutex<Live>>,
-    /// Number of records that the feed skipped because its queue was full. It is outside the lock,
-    /// because the feed must not wait for the model.
+    /// Number of records that the feed skipped. It is outside the lock, because the feed must not
+    /// wait for the model.
     skipped_records: Arc<AtomicU64>,
 }
 
@@ -89,7 +90,7 @@ impl LiveModel {
     }
 
     /// Returns the latest complete requests of the last five minutes, and the outcomes of all
-    /// requests of that time. Takes milliseconds or longer, so async code must not call it.
+    /// requests of about that time. Takes milliseconds or longer, so async code must not call it.
     #[must_use]
     pub fn recent(&self, now_ns: i64) -> RecentRequests {
         self.live().recent(now_ns)

@@ -29,7 +29,7 @@ use stroboscope_store::tables::{
     AttributeKeys, AttributeValues, LeftOut, add_span, event_read, parse_attributes, span_record,
 };
 
-/// Maximum losses remembered. The oldest are dropped first.
+/// Maximum losses remembered. Those noted first are dropped first.
 const LOSSES_MAX: usize = 4_096;
 /// Number of interned texts above which [`Live::arrived`] first drops them all.
 const TEXTS_MAX: usize = 65_536;
@@ -49,7 +49,7 @@ pub struct LiveCounts {
     pub open_records: usize,
     /// Number of records that came after their trace was observed.
     pub late_records: u64,
-    /// Number of traces observed before they were quiet, for lack of memory.
+    /// Number of traces observed early because the open traces held too many records.
     pub early_traces: u64,
     /// Number of records skipped because the model's thread could not keep up.
     pub skipped_records: u64,
@@ -62,7 +62,8 @@ pub struct LiveCounts {
 pub struct Snapshot {
     /// The model; its segments are numbered in the order of their labels, as in `infer`.
     pub model: Model,
-    /// Counts of traces and records since the collector started.
+    /// Counts of traces and records since the collector started, without those that the feed
+    /// skipped.
     pub counts: LiveCounts,
     /// Numbers of requests of the window, and latencies of the complete ones, by root operation.
     pub roots: ByRoot,
@@ -115,7 +116,7 @@ pub struct Live {
     spans: SpanTotals,
     paths: PathTotals,
     windows: Windows,
-    /// Latest time that the caller passed, in ns since the Unix epoch.
+    /// Time that the caller passed last, in ns since the Unix epoch.
     now_ns: i64,
 }
 
@@ -271,8 +272,8 @@ impl Live {
         }
     }
 
-    /// Returns the latest complete requests of the last five minutes before `now_ns`, if they are
-    /// in the window, and the outcomes of all requests of that time.
+    /// Returns the latest complete requests of the last five minutes before `now_ns`, if the window
+    /// has all their labels, and the outcomes of all requests of about that time.
     #[must_use]
     pub fn recent(&self, now_ns: i64) -> RecentRequests {
         RecentRequests::of(&self.recent, &self.outcomes, &self.window, now_ns)

@@ -10,14 +10,14 @@ use stroboscope_analysis::name_rule::normalise;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
 
-/// Time for which a request counts as recent after the model observed it.
+/// Maximum time for which a request counts as recent after the model observed it.
 pub const RECENT: Duration = Duration::from_secs(300);
 /// Maximum length of a time slice, in ns. It is dropped as a whole, once its start is not recent.
 const SLICE_NS: i64 = 10_000_000_000;
 /// Maximum operations of one slice; spans of further operations are not counted.
 const OPERATIONS_MAX: usize = 2_048;
 
-/// Number of spans or requests, and of the failed ones among them.
+/// Number of spans, calls or requests, and of the failed ones among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
     pub all: WeightedCount,
@@ -42,7 +42,7 @@ impl Outcomes {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecentOutcomes {
     pub requests: Outcomes,
-    /// Outcomes of spans, by `service:name`.
+    /// Outcomes of spans, by `service:name`; ids in names are replaced.
     pub operations: BTreeMap<String, Outcomes>,
 }
 

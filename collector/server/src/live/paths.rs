@@ -3,7 +3,7 @@
 //!
 //! A path needs the model's relations, which take milliseconds or longer to compute, and costs
 //! about a third of all other work on a request. So the paths of a flush's requests are computed
-//! together at its end, for at most [`RECENT_TRACES_MAX`] requests with at most
+//! together at its end or after a pause, for at most [`RECENT_TRACES_MAX`] requests with at most
 //! [`RECENT_SEGMENTS_MAX`] segments. If a flush has more, their ids choose a part of them, and the
 //! times of each root operation are scaled to the latencies of all its requests. Slack is that of
 //! the chosen requests.
@@ -71,7 +71,7 @@ struct RootTime {
 pub(super) struct PathTotals {
     pending: Vec<PendingRequest>,
     pending_segments: usize,
-    /// Number of times that `pending` was halved.
+    /// Number of times that `pending` was halved since the latest count.
     halvings: u32,
     /// Latencies of all requests added since the latest count, in ns by weight.
     latencies: BTreeMap<ServiceOperation, u128>,

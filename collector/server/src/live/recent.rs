@@ -15,9 +15,10 @@ use super::window::ModelWindow;
 use stroboscope_store::limits::INCARNATIONS_MAX;
 use stroboscope_store::record::BatchRow;
 
-/// Maximum recent requests kept. The oldest are dropped first.
+/// Maximum recent requests kept; the oldest are dropped first. Also the maximum of requests whose
+/// paths the totals of critical paths compute at a time.
 pub const RECENT_TRACES_MAX: usize = 1_024;
-/// Maximum segments of all recent requests together.
+/// Maximum segments of the requests that [`RECENT_TRACES_MAX`] limits, together.
 pub const RECENT_SEGMENTS_MAX: usize = 65_536;
 
 /// A request with its weight, the number of requests it represents.
@@ -111,7 +112,7 @@ impl RecentRequests {
         &self.outcomes
     }
 
-    /// Returns how often the model left out a segment because it was full.
+    /// Returns how often a full slice of the model's window left out a segment.
     #[must_use]
     pub fn refused_segments(&self) -> u64 {
         self.refused_segments

@@ -73,7 +73,7 @@ impl ModelWindow {
     }
 
     /// Moves the window to `now_ns`. If the open slice has reached its length, closes it and drops
-    /// the slices that are older than the window.
+    /// the slices that began before the window, and those beyond [`SLICES`].
     pub(super) fn advance(&mut self, now_ns: i64) {
         // If the clock was set back, the slice would stay open until the clock has caught up.
         if self.open.from_ns == 0 || now_ns < self.open.from_ns {

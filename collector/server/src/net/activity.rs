@@ -19,8 +19,8 @@ pub(super) struct Activity {
     open: AtomicUsize,
     /// End of the latest request, in ms since `began`; 0 if there was none.
     ended_ms: AtomicU64,
-    /// Arrival of the first bytes that belong to no request yet, in ms since `began`; 0 if there
-    /// are none.
+    /// Arrival of the first bytes after the latest request, while none was open, in ms since
+    /// `began`; 0 if there are none.
     head_ms: AtomicU64,
     /// True once a request came over HTTP/2.
     is_http2: AtomicBool,
@@ -64,8 +64,8 @@ impl Activity {
         let now_ms = self.now_ms();
         let since = |ms: u64| Duration::from_millis(now_ms.saturating_sub(ms));
         let (head_ms, ended_ms) = (self.head_ms.load(Relaxed), self.ended_ms.load(Relaxed));
-        // HTTP/2 carries more than requests, such as answers to pings. So only its first request
-        // has a deadline.
+        // HTTP/2 carries more than requests, such as answers to pings. So only the head of its
+        // first request has a deadline.
         let slow_since = match (ended_ms, head_ms) {
             (0, _) => Some(0),
             (_, 0) => None,

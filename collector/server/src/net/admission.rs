@@ -17,7 +17,7 @@ use crate::pool::Lack;
 
 /// Retry delay sent with rejections for lack of capacity, and for too many wrong tokens.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Path of the tools for agents. Its requests only read, although their method is POST.
+/// Path of the tools for AI agents. Its requests only read, although their method is POST.
 const TOOLS_PATH: &str = "/mcp";
 /// Maximum size of a request's head, in bytes. As in HTTP/2, each header counts 32 bytes in
 /// addition to its name and value.
@@ -81,7 +81,7 @@ impl Rejection {
         }
     }
 
-    /// Returns the gRPC status. Rejections for lack of capacity carry a retry delay.
+    /// Returns the gRPC status. `UNAVAILABLE` carries a retry delay.
     pub(crate) fn status(&self) -> Status {
         let (code, message) = (self.code(), self.message.clone());
         match code {
@@ -170,7 +170,7 @@ impl Ports {
         let Some(tokens) = &secrets.tokens else {
             return Ok(());
         };
-        // A login is for pages only; sending needs the token itself.
+        // Sending needs the token itself, as logins are for browsers.
         let login = login.filter(|_| role != Role::Write);
         let known = match (token, login) {
             (Some(token), _) => tokens.look_up(token, role),
@@ -232,8 +232,8 @@ impl Ports {
                 .any(|allowed| allowed.eq_ignore_ascii_case(name))
     }
 
-    /// Checks the origin of a change. Only programs, and pages of this collector or of an allowed
-    /// host, may request one.
+    /// Checks the origin of a change. Only programs and this collector's own pages, possibly under
+    /// an allowed host name, may request one.
     fn check_origin(&self, way: Way, parts: &Parts) -> Result<(), Rejection> {
         let text = |name: &str| {
             parts

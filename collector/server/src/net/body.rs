@@ -72,7 +72,7 @@ pub(super) enum BodyAccounting {
 pub(super) struct Messages {
     head: [u8; 5],
     head_len: usize,
-    /// Bytes of the current message that have not arrived.
+    /// Bytes of the current message that have not arrived; 0 until its head has.
     rest: usize,
     /// Bytes of the current message that have arrived.
     begun: usize,

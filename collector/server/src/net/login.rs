@@ -57,8 +57,8 @@ pub(super) fn signed(ends_s: u64, token: &[u8]) -> String {
     format!("{ends_s}.{}", signature.collect::<String>())
 }
 
-/// Returns the bytes that a login signs. The prefix keeps the signature from being valid for
-/// anything else.
+/// Returns the bytes that the signature of a login covers. The prefix keeps the signature from
+/// being valid for anything else.
 fn message(ends_s: u64) -> Vec<u8> {
     format!("stroboscope login until {ends_s}").into_bytes()
 }

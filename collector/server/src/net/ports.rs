@@ -157,7 +157,7 @@ impl Ports {
         &self.refused
     }
 
-    /// Returns the bytes that are arriving or being checked.
+    /// Returns the bytes reserved for requests that are arriving or being checked.
     #[must_use]
     pub fn reading_bytes(&self) -> usize {
         self.reading.lent()

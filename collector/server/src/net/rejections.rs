@@ -67,7 +67,7 @@ pub enum RejectionCause {
     /// The maximum number of requests is open.
     Requests,
     PeerRequests,
-    /// The maximum number of bytes is being received.
+    /// The pool of request bytes has no room for the request.
     Bytes,
     PeerBytes,
 }

@@ -42,7 +42,7 @@ impl Ports {
         self.cookie("", Duration::ZERO)
     }
 
-    /// Reports whether a request has a valid login.
+    /// Reports whether a request has a login cookie and may read the pages.
     pub(crate) fn is_logged_in(&self, headers: &HeaderMap) -> bool {
         login_cookie(headers).is_some() && self.check_token(Role::Read, headers).is_ok()
     }

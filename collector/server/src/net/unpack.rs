@@ -31,7 +31,7 @@ pub(crate) enum UnpackError {
     TooLarge { limit: usize },
     #[error("{0}")]
     Damaged(#[from] io::Error),
-    /// The pool of request bytes has no room for it now.
+    /// The pool of request bytes has no room for the decompressed bytes now.
     #[error("{}", .0.message)]
     Full(Rejection),
 }

@@ -1,4 +1,5 @@
-//! One schedule: several runs of a collector on one disk, each ended by a kill or a power cut.
+//! One schedule: several runs of a collector on one disk, each but the last ended by a kill or a
+//! power cut.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -359,7 +360,7 @@ impl Schedule {
         self.check_ledger(&life)?;
         let open = |at: &usize| !self.senders.messages[*at].is_acknowledged;
         let open: Vec<usize> = (0..self.senders.messages.len()).filter(open).collect();
-        // Exporters give up eventually; the SDK's processes do not.
+        // Here, exporters may give up, and the SDK's processes do not.
         let open = open
             .into_iter()
             .filter(|&at| !self.senders.messages[at].is_otlp() || self.random.happens(500))
@@ -388,7 +389,8 @@ impl Schedule {
         self.check_stored(&Stored::read(&store)?)
     }
 
-    /// Checks that the reported losses match the latest totals from the processes.
+    /// Checks that the reported losses match the latest totals from the processes, unless the
+    /// checkpoint was lost.
     fn check_losses(&self, life: &Life) -> Result<(), String> {
         let mut latest = std::collections::BTreeMap::new();
         for (incarnation, sequence) in self.senders.messages.iter().filter_map(|m| m.key()) {
