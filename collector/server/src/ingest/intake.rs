@@ -29,7 +29,7 @@ use stroboscope_store::wal::{Payload, PayloadKind, WalError, Writer};
 /// Capacity of the command channel, in commands.
 pub(super) const QUEUE: usize = 4_096;
 
-/// Default quiet time after a trace; services send within seconds, and retry for some more.
+/// Default quiet time after a trace. Services usually send and retry within it.
 const LIVE_QUIET: Duration = Duration::from_secs(30);
 
 /// Default length of time that the live model covers.

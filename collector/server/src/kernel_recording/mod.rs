@@ -6,7 +6,7 @@
 //! not in a written chunk, usually those of the last seconds (`RecordingSettings::chunk`). If the
 //! disk cannot keep up, the kernel's buffers fill, and events that do not fit are counted as lost.
 //!
-//! A recording applies another burst-config at the instant of the change, and ends its chunk there.
+//! A recording ends its chunk at the instant from which it applies another burst-config.
 //!
 //! On systems other than Linux, and without the feature `kernel`, starting a recording returns an
 //! error. With the cfg `stroboscope_portable`, the compiler checks that variant on Linux.

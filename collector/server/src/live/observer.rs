@@ -51,7 +51,7 @@ pub struct LiveCounts {
     pub late_records: u64,
     /// Number of traces observed early because the open traces held too many records.
     pub early_traces: u64,
-    /// Number of records skipped because the model's thread could not keep up.
+    /// Number of records that the feed skipped; 0 except in the counts of `LiveModel::counts`.
     pub skipped_records: u64,
     /// Records and attributes left out, by reason.
     pub left_out: LeftOut,

@@ -23,7 +23,7 @@ const TOOLS_PATH: &str = "/mcp";
 /// addition to its name and value.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// A rejected request.
+/// Reason why a request is rejected.
 #[derive(Clone, Debug)]
 pub(crate) struct Rejection {
     pub(super) cause: RejectionCause,

@@ -1,4 +1,4 @@
-//! The ports: listening sockets of the collector, with access control and limits.
+//! The ports: listening sockets with access control and limits.
 //!
 //! `listening` accepts connections, over TLS if there are certificates (`tls`). `connection` serves
 //! one and closes it if it is slow or idle (`activity`). `http2_authority` repairs the `:authority`

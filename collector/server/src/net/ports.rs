@@ -1,5 +1,5 @@
-//! State that all ports of a collector share. Reloads the files of certificates and tokens when
-//! they change.
+//! State that all ports of a collector, or of another server, share. Reloads the files of
+//! certificates and tokens when they change.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -88,7 +88,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// State that all ports of a collector share.
+/// State that all ports of a server share.
 #[derive(Debug)]
 pub struct Ports {
     pub(super) settings: NetSettings,

@@ -62,7 +62,7 @@ pub enum RejectionCause {
     SlowHead,
     HeaderSize,
     SlowBody,
-    /// The bytes are not valid HTTP.
+    /// The client violates HTTP.
     BrokenProtocol,
     /// The maximum number of requests is open.
     Requests,

@@ -96,8 +96,9 @@ fn read_in_steps(
     }
 }
 
-/// Decompresses on a blocking thread, so that no connection is delayed. `reading` keeps the
-/// compressed and the decompressed bytes reserved until its next resize.
+/// Decompresses on a blocking thread, if the runtime has several threads, so that no connection is
+/// delayed. `reading` keeps the compressed and the decompressed bytes reserved until its next
+/// resize.
 pub(crate) async fn unpack_beside(
     packing: ContentCoding,
     packed: bytes::Bytes,

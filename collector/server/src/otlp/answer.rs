@@ -67,7 +67,7 @@ fn rejection(signal: Signal, rejected: u64, first: &BadSpan) -> String {
 /// Reason why a request is not stored.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Refusal {
-    /// The body is not a valid request.
+    /// The body is not a valid request, or broke off.
     #[error("{0}")]
     Invalid(String),
     /// The content type or the compression is not supported.
@@ -76,13 +76,13 @@ pub(super) enum Refusal {
     /// The request is too large, possibly only after decompression or redaction.
     #[error("the request is larger than {limit} bytes, unpacked and redacted: send smaller ones")]
     TooLarge { limit: usize },
-    /// The body did not arrive in time. The port has counted it.
+    /// The body did not arrive in time. The port has counted this rejection.
     #[error("{0}")]
     Slow(String),
-    /// Too many bytes are arriving at the same time. The port has counted it.
+    /// Too many bytes are arriving at the same time. The port has counted this rejection.
     #[error("{0}")]
     Full(String),
-    /// The token was withdrawn. The port has counted it.
+    /// The token was withdrawn. The port has counted this rejection.
     #[error("{0}")]
     Withdrawn(String),
     /// The intake does not accept the request now.
