@@ -22,7 +22,7 @@ use stroboscope_store::flush::now_ns;
 use stroboscope_store::tables::{KernelChunk, Store, StoreError, write_kernel};
 
 /// Number of drained events at which draining pauses; half as many end a chunk early. In addition
-/// to these events, at most three chunks are in memory until the end (72 bytes per event).
+/// to these events, at most three chunks are in memory (72 bytes per event) until recording stops.
 const EVENTS_MAX: usize = 1 << 20;
 /// Usual pause between drains of the kernel's buffers.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
@@ -192,8 +192,8 @@ impl KernelRecording {
             return LossCounts::default();
         };
         drain.thread().unpark();
-        // If the thread panicked, the panic was printed. The writer keeps the chunks that it
-        // received.
+        // If the thread panicked, the panic was printed. The writer still writes the chunks that
+        // it received.
         drain.join().unwrap_or_default()
     }
 }
@@ -236,9 +236,9 @@ impl ConfigSwitch {
 struct ChunkEnd {
     /// End of the chunk, in monotonic ns.
     to_ns: u64,
-    /// Time when it was set.
+    /// Time when this end was set.
     since: Instant,
-    /// Burst-config of the chunk after it.
+    /// Burst-config of the next chunk.
     next: BurstConfig,
 }
 

@@ -4,9 +4,9 @@
 //! A path needs the model's relations, which take milliseconds or longer to compute, and costs
 //! about a third of all other work on a request. So the paths of a flush's requests are computed
 //! together at its end or after a pause, for at most [`RECENT_TRACES_MAX`] requests with at most
-//! [`RECENT_SEGMENTS_MAX`] segments. If a flush has more, their ids choose a part of them, and the
-//! times of each root operation are scaled to the latencies of all its requests. Slack is that of
-//! the chosen requests.
+//! [`RECENT_SEGMENTS_MAX`] segments in total. If there are more, the ids of the requests choose a
+//! part of them, and the times of each root operation are scaled to the latencies of all its
+//! requests. Slack is that of the chosen requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -31,7 +31,7 @@ const PAIRS_MAX: usize = 2_048;
 /// Maximum operations with slack.
 const OPERATIONS_MAX: usize = 512;
 /// Time that the count of a flush may take without delaying the next one. A longer count is
-/// followed by a pause of [`PAUSE_FACTOR`] times the excess, whose requests are counted together.
+/// followed by a pause of [`PAUSE_FACTOR`] times the excess. Its requests are counted together.
 const COUNT_TIME: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: u32 = 20;
 /// Name of the time between the last segment and the answer, in place of an operation.

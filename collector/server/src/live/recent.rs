@@ -15,10 +15,10 @@ use super::window::ModelWindow;
 use stroboscope_store::limits::INCARNATIONS_MAX;
 use stroboscope_store::record::BatchRow;
 
-/// Maximum recent requests kept; the oldest are dropped first. Also the maximum of requests whose
-/// paths the totals of critical paths compute at a time.
+/// Maximum recent requests kept; the oldest are dropped first. Also the maximum of requests for
+/// which the totals of paths are computed at a time.
 pub const RECENT_TRACES_MAX: usize = 1_024;
-/// Maximum segments of the requests that [`RECENT_TRACES_MAX`] limits, together.
+/// Maximum segments in total of the requests that [`RECENT_TRACES_MAX`] limits.
 pub const RECENT_SEGMENTS_MAX: usize = 65_536;
 
 /// A request with its weight, the number of requests it represents.

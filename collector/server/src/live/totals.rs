@@ -15,7 +15,7 @@ use super::outcomes::Outcomes;
 /// Totals of one root operation's requests, or of one operation's spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationTotals {
-    /// Outcomes of all of them, including incomplete ones.
+    /// Outcomes of all these requests or spans, including incomplete ones.
     pub outcomes: Outcomes,
     /// Latencies of complete requests, or of whole spans.
     pub latency: LatencyHistogram,

@@ -198,7 +198,7 @@ impl Ports {
         }
     }
 
-    /// Counts a request that a handler rejected. The last argument describes the origin for the
+    /// Counts a request that a handler rejected. The last argument describes its sender for the
     /// log.
     pub(crate) fn refuse(&self, door: PortName, denied: &Rejection, who: &str) {
         self.refused.count(door, denied.cause, &who);
@@ -273,8 +273,8 @@ impl Ports {
     }
 }
 
-/// Returns true for requests that need no token: those for the login and the logout, and reads of
-/// the probes and of the pages' assets.
+/// Returns true for requests at the port of the pages that need no token: those for the login and
+/// the logout, and reads of the probes and of the pages' assets.
 fn is_open(path: &str, is_change: bool) -> bool {
     let is_login = [LOGIN_PATH, LOGOUT_PATH].contains(&path);
     let is_asked = ["/healthz", "/readyz"].contains(&path) || path.starts_with("/assets/");

@@ -12,7 +12,7 @@ const ATTEMPTS_TIME: Duration = Duration::from_secs(60);
 /// Maximum addresses with a count of their own; all others share one.
 const PEERS_MAX: usize = 1_024;
 
-/// Counter of wrong tokens by address, which restarts a minute after an address's first attempt.
+/// Counts of wrong tokens by address. A count restarts a minute after its first attempt.
 #[derive(Debug, Default)]
 pub(super) struct Attempts(Mutex<HashMap<Peer, (u32, Instant)>>);
 
