@@ -8,7 +8,7 @@
 //!   it. Until then the records may come in any order.
 //! - *Late.* Records of a trace that was already observed are counted and left out. Observed traces
 //!   are remembered for about five to ten minutes (less if more than half a million traces close in
-//!   that time). Records that come even later form a trace of their own, which is usually incomplete.
+//!   that time). Records that come even later form a trace of their own, usually an incomplete one.
 //! - *Bounded.* If open traces hold too many records (by default more than [`RECORDS_OPEN_MAX`]),
 //!   the one that has been quiet longest is observed early, and counted. If the model's thread
 //!   cannot keep up, arriving records are skipped, and counted.
