@@ -8,7 +8,7 @@
 //! | `host` (or `host.name`) | its root span's host; of an event log, the first event's | the most frequent host of its operation's spans (or events) |
 //! | `operation` | its root span's `service:name` | its own operation, as `service:name` |
 //! | `kind` (or `span.kind`) | its root span's: `server`, `client`, another recorded kind, or `internal` | the most frequent kind of its operation's spans |
-//! | `status` | `error` if it [failed](crate::failure), else `ok` | the more frequent outcome of its operation's spans |
+//! | `status` | `error`, if [failed](crate::failure), or `ok` | the most frequent of its spans |
 //!
 //! A request's value of a recorded attribute is its root span's value; of several values of roots,
 //! the alphabetically first. If no root has one, the value is that of the other records, if they

@@ -4,8 +4,8 @@
 //! The parts that spans share (service, host, the attributes of resource and scope) are made once,
 //! the attributes as JSON; each span's own attributes are appended to them. A single span takes the
 //! slow path if it has links, an event without a name, duplicate attributes, too many attributes,
-//! attributes named like synthesized ones, values that are maps, bytes, infinity or NaN, or a status
-//! or value that is given twice. Both paths write the same texts; a test compares them.
+//! attributes named like synthesized ones, values that are maps, bytes, infinity or NaN, or a
+//! status or value that is given twice. Both paths write the same texts; a test compares them.
 
 use prost::Message as _;
 use serde_json::Value;

@@ -11,7 +11,7 @@
 //! | resource: attributes, schema URL, dropped attributes | `resource.KEY`, `otel.resource.schema_url`, `otel.resource.dropped_attributes_count` |
 //! | scope: name, version, schema URL, attributes, dropped attributes | `otel.scope.name`, `.version`, `.schema_url`, `.dropped_attributes_count`; `scope.KEY` |
 //! | status: error, ok, other; description | `error: true`, `otel.status_code: "OK"`, its number; `otel.status_description` |
-//! | old status code 2; others but 0 | `error: true` if the status is unset; also `otel.deprecated_status_code` |
+//! | old status code 2; others but 0 | `error: true` if unset; also `otel.deprecated_status_code` |
 //! | kinds internal, producer, consumer, other | `span.kind`, a text or its number |
 //! | trace state, flags | `w3c.tracestate`, `otel.flags` |
 //! | dropped attributes, events, links (also an event's attributes) | `otel.dropped_attributes_count`, … |

@@ -26,8 +26,8 @@ use crate::verb::{ReadingVerb, Report};
 
 /// Maximum number of operations in the picture.
 const OPERATIONS_SHOWN: usize = 10;
-/// Ratio of the medians with and without failed requests that must be exceeded before a report says
-/// that failed requests shift the median.
+/// Ratio of the medians with and without failed requests above which a report states that failed
+/// requests shift the median.
 pub(crate) const MEDIANS_RATIO: f64 = 1.1;
 
 /// Show how long requests take, when that changed, what they wait for, and how many failed

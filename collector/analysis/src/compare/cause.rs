@@ -19,8 +19,7 @@ use std::sync::Arc;
 /// Kind of change that a cause explains.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseKind {
-    /// The time of an operation, or of its whole service, changed: the own time, or the time on
-    /// links to or from it.
+    /// The own time of an operation or of its service changed, or the time on its links.
     ResponseTime,
     /// Requests take another path from the operation on, or it fails more or less often.
     Structure(PathDifference),
