@@ -26,7 +26,7 @@ pub enum Formula {
     /// The formula holds for at least this many spans that start in the given time range.
     AtLeast(u64, When, Box<Formula>),
     /// The second formula holds for a span that starts in the given time range, and the first for
-    /// every span that starts in between.
+    /// every span of the range that starts nearer.
     Until(Box<Formula>, When, Box<Formula>),
 }
 
@@ -47,7 +47,7 @@ pub enum Side {
     Future,
     /// Up to the start of the span.
     Past,
-    /// Everywhere in the request or burst.
+    /// Both directions.
     Anywhere,
 }
 
@@ -56,7 +56,7 @@ pub enum Side {
 pub struct Relation {
     /// Required order of both spans in time.
     pub order: Order,
-    /// Maximum distance in ns; `None` for no limit.
+    /// Maximum distance in ns for `Then` and `Before`; `None` for no limit.
     pub within_ns: Option<u64>,
     /// Properties that both spans must share.
     pub same: Vec<SharedProperty>,
@@ -125,8 +125,8 @@ impl Formula {
         }
     }
 
-    /// Returns the opposite formula, with as few negations as possible, because the witness of a
-    /// negation is empty.
+    /// Returns the opposite formula. Moves the negation of `and`, `or`, `implies` and `always`
+    /// inward, because the witness of a negation is empty.
     #[must_use]
     pub fn negated(self) -> Self {
         let negated = |inner: Box<Self>| Box::new(inner.negated());
@@ -142,7 +142,7 @@ impl Formula {
         }
     }
 
-    /// Returns the names of the stored attributes of spans that the formula reads.
+    /// Returns the names of the stored attributes that hold the formula's [`fields`](Self::fields).
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.fields().iter().flat_map(Field::keys).collect();
@@ -151,7 +151,7 @@ impl Formula {
         keys
     }
 
-    /// Returns the fields of spans that the formula reads, each once.
+    /// Returns the fields in conditions on spans and after `with the same`, each once.
     #[must_use]
     pub fn fields(&self) -> Vec<Field> {
         let mut fields = Vec::new();
@@ -191,7 +191,7 @@ impl Formula {
     }
 
     /// Reports whether a formula about a whole request compares the times of several spans, so that
-    /// its truth depends on the clocks of their hosts.
+    /// its truth may depend on the clocks of their hosts.
     #[must_use]
     pub fn compares_times(&self) -> bool {
         match self {

@@ -38,9 +38,9 @@ pub struct FieldFacts {
     pub is_unknown: bool,
     /// True if some spans may lack the field.
     pub may_be_absent: bool,
-    /// Complete list of the text values that may occur; empty if nothing is known.
+    /// Text values that may occur; the list is complete unless `is_unknown`.
     pub texts: Vec<String>,
-    /// Range of the numeric values; `None` if there are none.
+    /// Range of the numeric values, unless `is_unknown`; `None` if there are none.
     pub between: Option<(f64, f64)>,
 }
 
@@ -122,7 +122,7 @@ impl May {
 }
 
 impl Condition {
-    /// Reports whether the condition may hold for a span of which only these facts are known.
+    /// Reports whether the condition may hold for a span, given only these facts about its fields.
     pub fn may_hold(&self, facts: &impl Fn(&Field) -> FieldFacts) -> bool {
         self.may(facts).hold
     }
@@ -192,8 +192,8 @@ fn compared(facts: &FieldFacts, comparison: Comparison, value: &Value) -> May {
 }
 
 impl Requirement {
-    /// Returns the necessary conditions of a formula. A formula with more than 64 conditions on
-    /// spans counts as one that needs no span.
+    /// Returns the necessary conditions of a formula. If there are more than 64 different ones, the
+    /// formula counts as one that needs no span.
     #[must_use]
     pub fn of(formula: &Formula) -> Self {
         let mut need = Self {
@@ -221,8 +221,8 @@ impl Requirement {
         self.is_met(0)
     }
 
-    /// Reports whether a request may satisfy the formula. Bit `i` of `there` means that it may have
-    /// a span that meets condition `i`.
+    /// Reports whether a request may satisfy the formula. Bit `i` of `there` means that the
+    /// request may have a span that meets condition `i`.
     #[must_use]
     pub fn is_met(&self, there: u64) -> bool {
         self.tree.is_met(there)

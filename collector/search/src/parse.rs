@@ -1,4 +1,4 @@
-//! Recursive-descent parser of formulas, with one function for each rule of the grammar.
+//! Recursive-descent parser of formulas. Most rules of the grammar have a function of their own.
 
 mod condition;
 mod traceql;
@@ -10,9 +10,10 @@ use super::formula::{Formula, Order, Relation, Selector, SharedProperty, Side, W
 use super::syntax_error::SyntaxError;
 use super::token::{Kind, Token, tokens};
 
-/// Maximum number of characters of a formula.
+/// Maximum number of characters of a formula or TraceQL query.
 pub const CHARACTERS_MAX: usize = 16_384;
-/// Maximum depth of the parser's nested rules. A pair of parentheses in a formula takes two levels.
+/// Maximum depth of the parser's nested rules. A pair of parentheses takes two levels, or one in
+/// braces and in TraceQL.
 const DEPTH_MAX: u32 = 128;
 
 const FORMULA: &str = "a formula, such as `{ name = \"read\" }` or `always …`";
@@ -20,7 +21,8 @@ const OPERATORS: &str =
     "`then`, `before`, `during`, `overlaps`, `until`, `since`, `and`, `or`, `implies` or the end";
 
 /// Parses a formula about a whole request or burst. A text that is not blank and matches the
-/// grammar of [`parse_traceql`] is a TraceQL query, even if it names fields of formulas only.
+/// grammar of [`parse_traceql`] is a TraceQL query, even if it names fields that only formulas
+/// have.
 ///
 /// # Errors
 /// Returns a position at which the text does not match the grammar, with the expected text. An
@@ -126,7 +128,7 @@ impl Parser {
         parsed
     }
 
-    /// Parses `a implies b`, the operator with the lowest precedence.
+    /// Parses a formula such as `a implies b`. `implies` has the lowest precedence.
     fn formula(&mut self) -> ParseResult<Formula> {
         self.deeper(|parser| {
             let left = parser.or()?;

@@ -2,8 +2,8 @@
 //!
 //! A condition in braces that names events holds for a span if it holds for at least one of the
 //! span's events. Both sides of `&&` are about the same event. `!` negates its operand for the
-//! whole span: it holds if the operand holds for no event. A span without events counts as having
-//! one event without fields. Links are treated in the same way.
+//! whole span: it holds if the operand holds for no event. A completely recorded span without events
+//! counts as having one event without fields. Links are treated in the same way.
 
 use serde_json::Value;
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord};
@@ -79,7 +79,7 @@ impl EventSeen<'_> {
 }
 
 impl LinkSeen {
-    /// Parses links from the JSON list in the span's attribute. Returns no links for other text.
+    /// Parses links from the JSON list in the attribute `links`. Returns none for other text.
     fn all(json: &str) -> Vec<Self> {
         let Ok(Value::Array(links)) = serde_json::from_str(json) else {
             return Vec::new();

@@ -13,7 +13,7 @@ use super::unit::{NEVER_NS, Unit, UnitRecord};
 enum Parent {
     /// The span has no parent.
     None,
-    /// The span has a parent that was not recorded.
+    /// The parent was not recorded, or the span of a kernel event is unknown.
     Unseen,
     At(usize),
 }

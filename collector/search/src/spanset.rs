@@ -1,5 +1,5 @@
-//! Finds all spans that the selectors of a formula match, as TraceQL reports them. A witness has
-//! only enough of them to show that the formula holds.
+//! Finds all spans that the selectors of a formula certainly match, as TraceQL reports them. A
+//! witness may lack some of them.
 
 use super::formula::{Formula, Selector};
 use super::unit::Unit;

@@ -20,7 +20,7 @@ pub struct Unit<'a> {
     clocks: Vec<Clock>,
     pub(super) requests: Vec<RequestSeen<'a>>,
     /// Time range in which every span that starts was recorded, in ns since the Unix epoch; `None`
-    /// if there is no such range.
+    /// if no such range is known.
     pub(super) seen: Option<(i64, i64)>,
     /// True if the kernel events of the range `seen` were also recorded completely.
     is_kernel_seen: bool,
@@ -189,8 +189,8 @@ impl<'a> Unit<'a> {
     }
 
     /// Returns the index of the span at which a formula about the whole unit is evaluated: the
-    /// first span. If there are only kernel events, it is the first of them for a formula that
-    /// names `kernel`, and `None` otherwise.
+    /// first span or log event. Without these, it is the first kernel event for a formula that names
+    /// `kernel`. `None` if there is no such record.
     pub(super) fn first(&self, formula: &Formula) -> Option<usize> {
         if !self.has_kernel {
             return (!self.is_empty()).then_some(0);
@@ -395,8 +395,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Returns the service, or the task of a log event; `None` for a kernel event whose span was
-    /// not recorded.
+    /// Returns the service, or the task of a log event; `None` for a kernel event whose span is
+    /// unknown or was not recorded.
     pub(super) fn service(&self, place: usize) -> Option<&'a str> {
         match self.spans[place].record {
             UnitRecord::Span(span) => Some(&span.service),
@@ -405,7 +405,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Reports whether a span may have had values that were not recorded.
+    /// Reports whether a span began before the recording, or a kernel event has no recorded span.
+    /// Values may then be missing.
     pub(super) fn may_have_more(&self, place: usize) -> bool {
         let span = &self.spans[place];
         span.is_cut_open || matches!(span.record, UnitRecord::Kernel { of: None, .. })

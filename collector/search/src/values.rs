@@ -120,8 +120,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Returns an attribute that was derived from another field of the span. Returns `None` if
-    /// there is no such attribute, or if the span itself recorded an attribute of that name.
+    /// Returns the value of an attribute. Returns `None` if there is no such attribute, or if
+    /// `otel.own_names` lists its name, see [`is_own_name`].
     fn made(&self, span: &UnitSpan<'a>, name: &str) -> Option<&'a str> {
         let said = self.attribute_of(span, name)?;
         (!is_own_name(name, self.attribute_of(span, OWN_NAMES))).then_some(said)

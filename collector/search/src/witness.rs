@@ -1,4 +1,4 @@
-//! Collects the spans that make a formula hold.
+//! Collects spans that show why a formula holds or may hold.
 
 use super::among::is_shared;
 use super::formula::{Formula, Order, Relation, When};
@@ -51,7 +51,7 @@ impl Unit<'_> {
         Self::is_in(gap, (stretch.least_ns, stretch.most_ns))
     }
 
-    /// Adds recorded spans that support that a formula is at least `truth` for a span, where
+    /// Adds recorded spans as evidence that a formula is at least `truth` for a span, where
     /// `Unknown` is less than `True`. Operators that require absence, such as `not` and `always`,
     /// add no span. `a until b` adds only spans of `b`, and `{…} >> {…}` only the span of the
     /// right-hand selector.

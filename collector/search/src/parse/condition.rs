@@ -19,7 +19,7 @@ const KINDS: [&str; 6] = [
     "unspecified",
 ];
 const STATUSES: [&str; 3] = ["error", "ok", "unset"];
-/// Fields that formulas accept, but TraceQL does not, for error messages.
+/// Fields, without aliases, that formulas accept, but TraceQL does not, for error messages.
 const MORE_FIELDS: &str = "; `service`, `host` or `kernel`";
 const TRACEQL: &str = "what TraceQL has: `&&`, `||`, `!`, `resource.service.name` and attributes with a dot, such as `.host`";
 

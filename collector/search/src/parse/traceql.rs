@@ -1,5 +1,5 @@
-//! Parser of the part of TraceQL that Grafana's Explore writes: selectors of spans, `count()`,
-//! `select` and hints. It rejects the operators that only formulas have (`then`, `always` …).
+//! Parser of a part of TraceQL: selectors of spans, `count()`, `select` and the hint
+//! `most_recent`. It rejects the operators that only formulas have (`then`, `always` …).
 
 use super::{CHARACTERS_MAX, ParseResult, Parser};
 use crate::field::Field;
@@ -31,8 +31,8 @@ pub fn parse_traceql(text: &str) -> Result<TraceQl, SyntaxError> {
     parse_query(text, true)
 }
 
-/// Parses a query by TraceQL's grammar. `is_traceql` is false to accept the fields and words that
-/// only formulas have.
+/// Parses a query by TraceQL's grammar. `is_traceql` is false to accept also the fields that only
+/// formulas have, and `and`, `or` and `not` in braces.
 pub(super) fn parse_query(text: &str, is_traceql: bool) -> ParseResult<TraceQl> {
     let text = if text.trim().is_empty() { "{}" } else { text };
     if text.chars().count() > CHARACTERS_MAX {
@@ -95,8 +95,8 @@ fn selected_spans(formula: &Formula) -> Formula {
     }
 }
 
-/// Returns a formula that holds for the selected spans, provided that [`selects_any`] holds. Nested
-/// `&&` need no condition of their own, so the formula remains short.
+/// Returns a formula that holds for the selected spans, provided that [`selects_any`] holds. An
+/// `&&` directly in `&&` needs no condition of its own, so the formula remains short.
 fn spans_of(formula: &Formula) -> Formula {
     match formula {
         Formula::And(a, b) => Formula::Or(Box::new(spans_of(a)), Box::new(spans_of(b))),
@@ -185,8 +185,8 @@ impl Parser {
         Ok(fields)
     }
 
-    /// Parses the hint `with (most_recent=true)`, or with `false`. It has no effect: Tempo's API
-    /// returns the most recent traces in any case.
+    /// Parses an optional hint, `with (most_recent=true)` or `with (most_recent=false)`. It has no
+    /// effect.
     fn hints(&mut self) -> ParseResult<()> {
         if !self.take_word("with") {
             return Ok(());

@@ -23,15 +23,15 @@ use crate::line_limit::{LineLimit, Turn};
 /// transfer. Durable storage takes milliseconds, and seconds on an overloaded disk.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// Maximum of the first pause after a failed delivery, for example because the gateway's disk is
-/// full. The pause is at least half of it. The maximum doubles with each further failure, up to
-/// [`PAUSE_MAX`].
+/// Maximum of the first pause after an open stream failed, for example because the gateway's disk
+/// is full. The pause is at least half of it. The maximum doubles with each further such failure,
+/// up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
 static REFUSED: LineLimit = LineLimit::new();
 
-/// Counters of the payloads (batches and OTLP requests) that an agent forwarded, by outcome.
+/// Counters of an agent's payloads (batches and OTLP requests), by the outcome of forwarding.
 #[derive(Debug, Default)]
 pub struct ForwardCounters {
     /// Payloads that the gateway stored.
@@ -55,12 +55,12 @@ pub struct Delivery {
     /// End of the pause after a failure, with its reason.
     not_before: Option<(Instant, String)>,
     /// Number of the segment being delivered, with one flag per payload: true once the payload is
-    /// settled, that is stored or rejected.
+    /// settled, that is stored or lost.
     under_way: (u64, Vec<bool>),
 }
 
 impl Delivery {
-    /// Creates a delivery over `uplink`, whose futures run on `runtime`.
+    /// Creates a delivery over `uplink`. The delivery runs its futures on `runtime`.
     #[must_use]
     pub fn new(uplink: Uplink, runtime: Handle) -> Self {
         Self {
@@ -116,8 +116,8 @@ impl Delivery {
         delivered.unwrap_or_else(|_| Err("the gateway is too slow".to_owned()))
     }
 
-    /// Delivers the payloads that are not settled yet. On failure, drops the stream and gives up
-    /// the current gateway.
+    /// Delivers the payloads that are not settled yet. If the stream fails, drops it and gives up
+    /// its connection.
     async fn deliver_rest(
         &mut self,
         payloads: &[Payload],
@@ -194,7 +194,7 @@ impl ForwardStream {
     }
 
     /// Sends the payloads that are not settled yet, waits for all replies, and sets the flag of
-    /// each payload that they settle.
+    /// each payload that is then settled.
     async fn deliver(
         &mut self,
         payloads: &[Payload],
@@ -224,7 +224,7 @@ impl ForwardStream {
                 place = self.requests.reserve(),
                     if unsent.is_some() && in_flight < IN_FLIGHT_PER_STREAM_MAX =>
                 {
-                    // If the gateway closed the stream, the next reply has the reason.
+                    // If the gateway closed the stream, the next reply may have the reason.
                     let (Ok(place), Some(payload)) = (place, unsent) else {
                         let ended = timeout_at(deadline, self.replies.message()).await;
                         return Err(match ended {

@@ -12,8 +12,8 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status};
 
-/// Maximum time for connecting, including name resolution and the TLS handshake. The same limit
-/// applies to opening a stream.
+/// Maximum time for connecting, including name resolution and the TLS handshake. The limit also
+/// applies to further waits for a gateway, such as for an open stream.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Maximum size of a directive, in bytes. The largest directives are tradeoff policies.
 const DIRECTIVE_BYTES_MAX: usize = 4 << 20;
@@ -71,13 +71,13 @@ pub struct Gateway {
     /// File of the authority, if the address is `https`.
     ca: Option<PathBuf>,
     token: Option<PathBuf>,
-    /// True if the gateway runs on this machine: compression then costs more than it saves.
+    /// True if the address is on this machine: compression then costs more than it saves.
     is_near: bool,
     #[cfg(feature = "simulation")]
     connector: Option<stroboscope::simulation::Connector>,
 }
 
-/// Connection to a gateway, which sends the token with each call.
+/// Connection to a gateway. It sends the token, if any, with each call.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     channel: InterceptedService<Channel, Authorization>,

@@ -82,7 +82,7 @@ impl Uplink {
             .is_ok_and(|(number, _)| *number == connection)
     }
 
-    /// Makes the task move on from the current connection, if there is one.
+    /// Gives up the current connection, if there is one, as [`Uplink::give_up`] describes.
     pub(super) fn give_up_current(&self) {
         let current = self
             .connection
@@ -246,8 +246,8 @@ impl UplinkTask {
     }
 }
 
-/// Answers a probe without waiting for the reply. The answer includes the delay of the agents that
-/// forward to this one.
+/// Answers a probe without waiting for the reply. The answer includes the delay of the slowest
+/// agent that forwards to this one.
 fn answer(client: &Client, probe: u64, control: &BurstControl) {
     let below = control.agents().slowest().unwrap_or_default();
     let answer = ProbeAnswer {

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interval between probes of an agent.
+/// Interval at which an agent is probed, unless the previous probe has no answer yet.
 pub(super) const PROBE_EVERY: Duration = Duration::from_secs(5);
 
 /// Connected agents. Clones share them.

@@ -1,6 +1,6 @@
 //! Settings that the collector sends to the fleet. Processes that join get the burst-config at
-//! once, and a change takes effect in all of them at the same future instant. Each process applies
-//! a tradeoff policy on receipt.
+//! once. A change names one future instant at which all of them switch. Each process applies a
+//! tradeoff policy on receipt.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use tokio::time::Interval;
 
 use super::agents::{AgentLink, Agents, PROBE_EVERY};
 
-/// Lead time of a change if no agent's delay is known. Control streams usually deliver it in time.
+/// Lead time of a change, without the allowance for the delay of agents. Control streams usually
+/// deliver a change in time.
 const LEAD: Duration = Duration::from_secs(1);
 /// Maximum lead time. An agent that takes longer misses the instant, and its processes switch late.
 const LEAD_MAX: Duration = Duration::from_secs(30);
@@ -151,8 +152,8 @@ impl BurstControl {
             .map(|setting| (setting.config, setting.at_ns))
     }
 
-    /// Passes the burst-config and its changes to `apply`, with the instant from which it applies,
-    /// in ns since the Unix epoch. A change that is superseded before it is passed is skipped.
+    /// Passes the burst-config, if any, and each later one to `apply`, with the instant of the
+    /// change, in ns since the Unix epoch (0 for at once). Skips superseded changes.
     pub async fn follow_config(&self, mut apply: impl FnMut(BurstConfig, u64)) {
         let mut changes = self.setting.subscribe();
         changes.mark_changed();
@@ -182,7 +183,7 @@ impl BurstControl {
         self.tradeoffs.send_replace(Some(policy.into()));
     }
 
-    /// Returns the directives for one process: first those in force, if any, then each change. A
+    /// Returns the directives for a process or agent: first those in force, then each change. A
     /// change that is superseded before it is sent is skipped. An agent gets the route first.
     pub(super) fn directives(&self, is_agent: bool) -> Directives {
         let agent = is_agent.then(|| {

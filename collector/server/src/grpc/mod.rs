@@ -1,4 +1,4 @@
-//! The gRPC server: ship and control streams.
+//! The gRPC server of batches, forwarded data, directives and OTLP.
 
 mod agents;
 mod control;

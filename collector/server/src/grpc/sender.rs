@@ -34,7 +34,7 @@ impl Sender {
         }
     }
 
-    /// Learns the sender's identity from a batch.
+    /// Counts a batch, and learns the sender's identity from it.
     pub(super) fn learn(&mut self, batch: &Batch) {
         self.batches += 1;
         let Some(process) = &batch.process else {
@@ -88,9 +88,9 @@ impl fmt::Display for Sender {
     }
 }
 
-/// Returns the cause if a stream failed because its peer is gone: killed, ended without closing the
-/// stream, or cut off. Returns `None` for other failures, such as a violation of the protocol or a
-/// limit.
+/// Returns the cause if the peer or the network broke a stream: the peer was killed, ended or reset
+/// the stream, or was cut off. Returns `None` for other failures, such as a violation of a limit
+/// or of the protocol.
 pub(super) fn cause_if_gone(failed: &Status) -> Option<String> {
     let mut cause: Option<&(dyn Error + 'static)> = failed.source();
     while let Some(error) = cause {

@@ -62,7 +62,7 @@ pub(super) trait Arrival: prost::Message + 'static {
 pub(super) enum ItemContent {
     Batch(Box<Result<Batch, Refusal>>),
     Otlp(PayloadKind, Vec<u8>),
-    /// Forwarded data of a kind that this version does not know.
+    /// Forwarded data of an unspecified kind, or of one that this version does not know.
     Unknown(i32),
 }
 
@@ -147,7 +147,7 @@ impl ShipStream {
         };
         while let Some(answered) = waiting.next().await {
             if let Err(failed) = answered {
-                // A failed batch ends the stream with a status, so that it does not look like a
+                // A failed message ends the stream with a status, so it does not look like a
                 // lost reply.
                 ending = failed;
                 break;
