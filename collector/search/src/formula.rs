@@ -26,7 +26,7 @@ pub enum Formula {
     /// The formula holds for at least this many spans that start in the given time range.
     AtLeast(u64, When, Box<Formula>),
     /// The second formula holds for a span that starts in the given time range, and the first for
-    /// every span of the range that starts nearer.
+    /// every span that starts earlier in the range (in the past: later).
     Until(Box<Formula>, When, Box<Formula>),
 }
 

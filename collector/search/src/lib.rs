@@ -37,10 +37,9 @@
 //! A formula is about one span. A request satisfies outer braces, `then` and similar relations if
 //! some span of the request does; outer `and`, `or`, `not` and `implies` combine these results. An
 //! outer operator about time (`always`, `eventually`, `until` …) is evaluated at the request's
-//! first span instead. `at least` and `at most` with `within` count spans from each
-//! span's start on, and without `within` in the whole request. The position of a span in time is
-//! its start. `a before b` compares the starts of both, and `a then b` the end of `a` with the
-//! start of `b`.
+//! first span instead. `at least` and `at most` with `within` count spans from each span's start
+//! on, and without `within` in the whole request. The position of a span in time is its start.
+//! `a before b` compares the starts of both, and `a then b` the end of `a` with the start of `b`.
 //!
 //! Braces that name `kernel` select kernel events of the request; all other braces select spans and
 //! log events. Operators about time consider kernel events only if their operand names `kernel`.

@@ -8,7 +8,7 @@ use super::formula::Selector;
 use super::truth::Truth;
 use super::unit::{NEVER_NS, Unit, UnitRecord};
 
-/// Parent of a span, as an index into the unit's spans.
+/// Parent of a span or kernel event, as an index into the unit's spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parent {
     /// The span has no parent.

@@ -150,7 +150,8 @@ impl SpanIntervals {
         of_group.get_mut(at)
     }
 
-    /// Evaluates whether a span is related to at least one of the matching spans.
+    /// Evaluates whether a span is related to at least one of the matching spans. Values that were
+    /// not recorded count as not shared.
     pub(super) fn is_related(&self, unit: &Unit<'_>, place: usize) -> Truth {
         let span = &unit.spans[place];
         let owner = self.owner(unit, place);

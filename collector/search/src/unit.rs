@@ -189,8 +189,8 @@ impl<'a> Unit<'a> {
     }
 
     /// Returns the index of the span at which a formula about the whole unit is evaluated: the
-    /// first span or log event. Without these, it is the first kernel event for a formula that names
-    /// `kernel`. `None` if there is no such record.
+    /// first span or log event. Without these, it is the first kernel event if the formula names
+    /// `kernel`. Returns `None` if there is no such record.
     pub(super) fn first(&self, formula: &Formula) -> Option<usize> {
         if !self.has_kernel {
             return (!self.is_empty()).then_some(0);

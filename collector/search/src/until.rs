@@ -42,8 +42,8 @@ impl Starts<'_, '_> {
         }
     }
 
-    /// Reports whether one clock recorded all starts and orders its timestamps exactly, and no start
-    /// lies before the recording.
+    /// Reports whether one clock, whose timestamps have an exact order, recorded all starts, and no
+    /// start lies before the recording.
     fn are_exact(&self) -> bool {
         let unit = self.unit;
         let is_known = |place: usize| {

@@ -2,7 +2,7 @@
 //! gaining any. Linux only.
 //!
 //! Capabilities belong to threads, and a new thread inherits those of the thread that starts it. So
-//! a thread drops its own capabilities when it starts, or before it starts other threads.
+//! each thread drops its own capabilities, if possible before it starts other threads.
 
 #[cfg(target_os = "linux")]
 pub use rustix::thread::CapabilitySet;

@@ -24,14 +24,14 @@ pub struct ForwardSettings {
     /// Addresses in the form `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`. The agent
     /// uses one at a time.
     pub gateways: Vec<String>,
-    /// PEM file of the authority that signed the certificates of `https` gateways, which the agent
-    /// reads again for each connection; with `None`, the agent trusts the system's authorities.
+    /// PEM file of the authority that signed the certificates of `https` gateways; with `None`, the
+    /// agent trusts the system's authorities. The agent reads the file again for each connection.
     pub ca: Option<PathBuf>,
     /// Command-line flag that sets the gateways, for error messages. The flags of the other
     /// settings begin with it.
     pub flag: &'static str,
-    /// File of the token for the gateways, which the agent reads again for each connection; with
-    /// `None`, it sends no token.
+    /// File of the token for the gateways; with `None`, the agent sends no token. The agent reads
+    /// the file again for each connection.
     pub token: Option<PathBuf>,
 }
 

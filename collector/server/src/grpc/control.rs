@@ -37,7 +37,7 @@ pub struct BurstControl {
     /// Ids of the collectors through which forwarded data passes, starting with this one.
     route: watch::Sender<Vec<u64>>,
     agents: Agents,
-    /// Addresses that an agent forwards to; empty in a collector with a store.
+    /// Addresses of the collectors that an agent follows; empty in a collector with a store.
     upstream: Arc<str>,
 }
 
@@ -68,7 +68,8 @@ impl BurstControl {
         }
     }
 
-    /// Returns the addresses that an agent forwards to; `None` in a collector with a store.
+    /// Returns the addresses of the collectors that an agent follows; `None` in a collector with a
+    /// store.
     #[must_use]
     pub fn upstream(&self) -> Option<&str> {
         (!self.upstream.is_empty()).then_some(&*self.upstream)

@@ -1,4 +1,5 @@
-//! The HTTP port: pages, metrics for Prometheus, health, and the burst-config.
+//! The HTTP port: pages and their login, state as JSON, metrics for Prometheus, health, and the
+//! burst-config.
 
 mod adoption;
 mod fleet;

@@ -1,5 +1,6 @@
-//! `/api/model`: the live model, as JSON. Segments and relations have the format of `infer --json`.
-//! Timestamps are as recorded; if `clocks_differ` is true, orders across hosts may be wrong.
+//! `/api/model`: the live model, as JSON. Segments have the format of `infer --json`; relations are
+//! pairs of segment ids. Timestamps are as recorded; if `clocks_differ` is true, orders across hosts
+//! may be wrong.
 
 use serde_json::{Value, json};
 use stroboscope_analysis::model::Relation;
@@ -7,7 +8,7 @@ use stroboscope_analysis::model::Relation;
 use crate::live::{LiveCounts, LiveModel, Snapshot};
 use stroboscope_render::roots::roots_json;
 
-/// Renders the live model as JSON. Takes some milliseconds, so async code must not call it.
+/// Renders the live model as JSON. May take some milliseconds, so async code must not call it.
 pub(super) fn render(live: &LiveModel) -> Value {
     let Snapshot {
         model,

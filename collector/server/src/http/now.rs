@@ -1,4 +1,4 @@
-//! Current state: the critical path of recent requests, processes and ports. The collector serves
+//! Current state: processes, ports, and the critical path of recent requests. The collector serves
 //! it as JSON under `/api/` and on the page `/fleet`.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(super) struct PathShare {
     pub(super) segment: SegmentName,
     /// Time on critical paths as a share of the time of these requests, 0 to 1.
     pub(super) share_of_time: f64,
-    /// Part of `share_of_time` before the segment, which no segment explains.
+    /// Part of `share_of_time` that is waiting before the segment, which no segment explains.
     pub(super) wait_share_of_time: f64,
     mean_share: f64,
     mean_wait_share: f64,
@@ -39,7 +39,7 @@ pub(super) struct PathShare {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OperationNow {
     operation: String,
-    /// Number of instances of the operation's segments in complete requests.
+    /// Estimated number of instances of the operation's segments in complete requests.
     occurrences: u64,
     /// Shares as in [`PathShare`].
     share_of_time: f64,
@@ -48,7 +48,8 @@ pub(super) struct OperationNow {
     mean_wait_share: f64,
     /// Durations of the operation's segment instances, in ns.
     duration: Percentiles,
-    /// Slack of the segment instances, in ns; `None` if all of them ended after the answer.
+    /// Slack of the segment instances, in ns, except for those after the answer; `None` if there
+    /// are no others.
     slack: Option<Percentiles>,
     /// Outcomes of the operation's spans in all requests, including incomplete ones.
     spans: Outcomes,
@@ -124,8 +125,8 @@ pub(super) struct RecentPath {
 }
 
 impl RecentPath {
-    /// Computes the critical path of recent requests. Takes some milliseconds, so async code must
-    /// not call it.
+    /// Computes the critical path of recent requests. May take some milliseconds, so async code
+    /// must not call it.
     pub(super) fn of(live: &LiveModel) -> Self {
         let recent = live.recent(now_ns());
         let (aggregate, labels) = recent.paths();
@@ -343,7 +344,7 @@ pub(super) fn turned_away(pages: &Pages) -> BTreeMap<&'static str, BTreeMap<&'st
     doors
 }
 
-/// Returns the ports and their rejections as JSON.
+/// Returns the rejections at each port, and the bytes of requests in arrival, as JSON.
 pub(super) fn doors_json(pages: &Pages) -> Value {
     let turned_away = turned_away(pages);
     let doors: Vec<Value> = turned_away

@@ -21,8 +21,8 @@ use super::{fleet, login, metrics, model, now};
 use crate::grpc::otlp_message;
 use crate::net::{Answer, Listener, ListenerSetup, PortName, Ports, Rejection, wrong_port};
 
-/// Maximum length of a request's body, in bytes, unless a page of the site has its own limit:
-/// enough for a burst-config or a long token.
+/// Maximum length of a request's body, in bytes, unless a route has its own limit: enough for a
+/// burst-config or a long token.
 const BODY_BYTES_MAX: usize = 8 << 10;
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -202,7 +202,7 @@ fn no_live_model() -> Response {
     (StatusCode::NOT_FOUND, off).into_response()
 }
 
-/// Runs a handler that takes some milliseconds on a blocking thread.
+/// Runs a handler on a blocking thread, because it may take some milliseconds.
 async fn in_the_background<T: IntoResponse + Send + 'static>(
     page: impl FnOnce() -> T + Send + 'static,
 ) -> Response {
@@ -221,7 +221,7 @@ async fn prometheus(State(shared): State<Pages>) -> Response {
     (kind, metrics::render(&shared)).into_response()
 }
 
-/// Serves the totals of requests, in the format that the client prefers.
+/// Serves the totals of requests, as OpenMetrics if the client accepts it.
 async fn request_metrics(State(shared): State<Pages>, headers: HeaderMap) -> Response {
     let Some(live) = shared.intake.live().cloned() else {
         return no_live_model();
@@ -247,7 +247,8 @@ async fn live_model(State(shared): State<Pages>) -> Response {
     in_the_background(move || Json(model::render(&live))).await
 }
 
-/// Serves the store's page of the model to browsers, and the live model to programs.
+/// Serves the store's page of the model to browsers if there is a site, and otherwise the live
+/// model.
 async fn model_page(State(shared): State<Pages>, request: Request) -> Response {
     let site = shared.site.as_ref();
     match site.filter(|_| login::accepts_page(request.headers())) {

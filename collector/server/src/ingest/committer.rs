@@ -75,7 +75,7 @@ pub(super) struct Rotate {
     pub(super) answer: oneshot::Sender<()>,
 }
 
-/// Maximum time that quiet batches wait after the last sync. A batch is quiet if it has no news
+/// Maximum time that quiet batches wait after the last commit. A batch is quiet if it has no news
 /// (see [`Ledger::is_news`]); it waits to share the next sync. So an idle fleet costs about one
 /// sync per second, whatever its size. Batches with news never wait, and commit the waiting ones
 /// with them.
@@ -99,11 +99,13 @@ pub(super) struct IntakeState {
     pub(super) is_agent: bool,
     /// Maximum size of the closed segments, in bytes; beyond it, batches are rejected for now.
     pub(super) backlog_bytes_max: u64,
-    /// Closed segments that are not stored or forwarded yet, with their sizes in bytes.
+    /// Closed segments that are not stored or forwarded yet, with their sizes in bytes (0 for
+    /// abandoned ones).
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
     pub(super) failing: Mutex<CommitFailures>,
-    /// Closed segments whose flush is traced: those closed together hold news with a trace context.
+    /// Closed segments whose flush is traced: some of the segments that were closed together hold
+    /// news with a trace context.
     pub(super) traced: Mutex<BTreeSet<u64>>,
 }
 
@@ -172,10 +174,10 @@ pub(super) struct Committer {
     waiting: CommitGroup,
     /// Time of the last commit.
     committed: Option<Instant>,
-    /// True if the open segment contains a batch with news or an OTLP request, or if an append
-    /// failed since the last rotation.
+    /// True if a batch with news or an OTLP request was stored, or an append failed, since the last
+    /// rotation.
     has_news: bool,
-    /// True if the open segment contains news with a trace context.
+    /// True if news with a trace context was stored since the last rotation.
     is_traced: bool,
     /// Size in bytes and time of the next probe, if the log has failed.
     probe: Option<(usize, Instant)>,
@@ -266,8 +268,8 @@ impl Committer {
         }
     }
 
-    /// Reports whether a group may wait for others: it contains no news and is small, the last sync
-    /// was recent, and further commands can arrive.
+    /// Reports whether a group may wait for others: it contains no news and is small, the last
+    /// commit was recent, and further commands can arrive.
     fn may_wait(&self, group: &CommitGroup) -> bool {
         let is_soon = self
             .committed

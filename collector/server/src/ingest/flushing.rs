@@ -13,12 +13,12 @@ use stroboscope_store::data_dir::Lock;
 use stroboscope_store::flush::{FlushError, Flusher, Forwarder, now_ns};
 use stroboscope_store::limits::FORWARD_RATE_MIN;
 
-/// Number of flush intervals after which a segment without news (see `Ledger::is_news`) is flushed
-/// too. The log already keeps it durably, and a Parquet file without news costs more than it is
-/// worth. The first batch of a process is news, so the store soon knows every process.
+/// Maximum number of flush intervals until a segment without news (see `Ledger::is_news`) is
+/// flushed too. The log already keeps it durably, and a Parquet file without news costs more than
+/// it is worth. The first batch of a process is news, so the store soon knows every process.
 const QUIET_FLUSHES: u32 = 60;
 
-/// Number of flush intervals after which an agent forwards a segment without news. The next
+/// Maximum number of flush intervals until an agent forwards a segment without news. The next
 /// collector must be informed in time that a process is still alive.
 const QUIET_FORWARDS: u32 = 10;
 
@@ -64,7 +64,7 @@ pub(super) struct FlushThread {
     pub(super) committer: mpsc::WeakSender<Command>,
     pub(super) commands: std_mpsc::Receiver<FlushCommand>,
     pub(super) interval: Duration,
-    /// Number of timed flushes since the last one that included segments without news.
+    /// Number of timed flushes since the last of these that included segments without news.
     pub(super) quiet_flushes: u32,
     /// Deadline of a requested flush while it runs; `None` at other times. Only agents heed it.
     pub(super) until: Option<Instant>,

@@ -11,7 +11,8 @@ use crate::live::{
 };
 
 const NS_PER_S: f64 = 1e9;
-/// Labels of operations, of root operations, of spans' operations, and of edges.
+/// Labels of operations. The next constants are the labels of root operations of critical paths, of
+/// spans, and of edges.
 const OPERATION: [&str; 2] = ["service", "operation"];
 const ROOT: [&str; 2] = ["root_service", "root_operation"];
 const SPAN: [&str; 3] = ["service", "span_kind", "span_name"];
@@ -25,8 +26,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Chooses a format by the `Accept` headers of a request. Clients that know OpenMetrics, such
-    /// as Prometheus, prefer it.
+    /// Chooses a format by the `Accept` headers of a request: OpenMetrics if any of them lists it,
+    /// whatever its weight.
     pub(crate) fn preferred<'a>(accepted: impl IntoIterator<Item = &'a str>) -> Self {
         let is_open = |part: &str| part.trim().starts_with("application/openmetrics-text");
         let mut kinds = accepted.into_iter().flat_map(|value| value.split(','));
