@@ -22,7 +22,7 @@ pub struct Unit<'a> {
     /// Time range in which every span that starts was recorded, in ns since the Unix epoch; `None`
     /// if no such range is known.
     pub(super) seen: Option<(i64, i64)>,
-    /// True if the kernel events of the range `seen` were also recorded completely.
+    /// True if the kernel events of the unit were also recorded completely.
     is_kernel_seen: bool,
     has_kernel: bool,
     /// True for the recording of a burst, false for a whole request.
@@ -121,7 +121,7 @@ impl<'a> Unit<'a> {
     }
 
     /// Adds kernel events, each with the index of its request. `is_seen` is true if no kernel event
-    /// of the unit's recorded time range is missing.
+    /// of the unit is missing.
     #[must_use]
     pub fn with_kernel(
         mut self,

@@ -40,7 +40,7 @@ pub struct CollectorSettings {
     /// Burst-config of the fleet; with `None`, each process keeps its own until one is set. An
     /// agent ignores this setting.
     pub burst_config: Option<BurstConfig>,
-    /// Access control and connection limits.
+    /// TLS, access control and limits of the ports.
     pub doors: NetSettings,
     /// Rules for the values to drop, hash or mask before they are written.
     pub redact: RedactSettings,

@@ -125,8 +125,8 @@ impl ShipStream {
                         let taking =
                             stream.clone().take(sequence, content, bytes, is_traced, submitted);
                         let mut taking = Box::pin(taking.in_span(batch));
-                        // The next request is read once this one is submitted or rejected, or the
-                        // stream has failed.
+                        // The next request is read once this one signals `submitted` or is
+                        // answered, or the stream has failed.
                         tokio::select! {
                             biased;
                             taken = &mut taking => if let Err(ending) = taken { break ending },
@@ -191,8 +191,8 @@ impl ShipStream {
         Some(status)
     }
 
-    /// Submits one message of `bytes` bytes, signals `submitted`, and answers once the outcome is
-    /// decided.
+    /// Submits one message of `bytes` bytes, and answers once the outcome is decided. Signals
+    /// `submitted` when the next message may be submitted.
     async fn take(
         self: Arc<Self>,
         sequence: u64,

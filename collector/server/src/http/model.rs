@@ -1,6 +1,6 @@
 //! `/api/model`: the live model, as JSON. Segments have the format of `infer --json`; relations are
-//! pairs of segment ids. Timestamps are as recorded; if `clocks_differ` is true, orders across hosts
-//! may be wrong.
+//! pairs of segment ids. Timestamps are as recorded; if `clocks_differ` is true, orders across
+//! hosts may be wrong.
 
 use serde_json::{Value, json};
 use stroboscope_analysis::model::Relation;
