@@ -2,8 +2,8 @@
 //!
 //! A condition in braces that names events holds for a span if it holds for at least one of the
 //! span's events. Both sides of `&&` are about the same event. `!` negates its operand for the
-//! whole span: it holds if the operand holds for no event. A completely recorded span without events
-//! counts as having one event without fields. Links are treated in the same way.
+//! whole span: it holds if the operand holds for no event. A completely recorded span without
+//! events counts as having one event without fields. Links are treated in the same way.
 
 use serde_json::Value;
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord};
@@ -18,7 +18,7 @@ use super::unit::{AttributeRef, Unit, UnitRecord};
 /// [`RecordOwner::InSpan`].
 const LOG_LINES_FROM: u32 = u32::MAX / 2;
 
-/// Event of a span, with the values that conditions may name.
+/// Event of a span, or a log event, with the values that conditions may name.
 struct EventSeen<'a> {
     name: Option<&'a str>,
     since_ns: Option<i64>,

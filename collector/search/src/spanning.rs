@@ -54,7 +54,7 @@ impl Latest {
     }
 }
 
-/// Starts in ascending order, and for each the latest end of the spans that started up to it.
+/// Starts in ascending order, and for each start, the latest end of the spans up to this start.
 #[derive(Debug, Default)]
 struct Ends {
     starts_ns: Vec<i64>,
