@@ -33,8 +33,8 @@ const PAUSE_LAST: Duration = Duration::from_secs(5);
 const LONG_AWAY: Duration = Duration::from_secs(60);
 /// Deadline for connecting: name resolution and the handshakes of TCP and TLS.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Deadline for the next reply while a batch is unanswered. A collector stores a batch
-/// durably in milliseconds, or in seconds on an overloaded disk. Sending a batch again to a slow collector is
+/// Deadline for the next reply while a batch is unanswered. A collector stores a batch durably in
+/// milliseconds, or in seconds on an overloaded disk. Sending a batch again to a slow collector is
 /// harmless, because the collector recognises batches.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 /// Maximum size of a reply in bytes: an acknowledgement is a few bytes, a rejection a sentence.

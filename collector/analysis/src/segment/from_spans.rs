@@ -83,8 +83,8 @@ struct Boundary {
     element: ElementId,
     /// True if the span waits for children from here to the next boundary.
     waits_after: bool,
-    /// True if a child's edge counts as being here, at its parent's edge, but may be at another time
-    /// because of the clocks' errors.
+    /// True if a child's edge counts as being here, at its parent's edge, but may be at another
+    /// time because of the clocks' errors.
     is_moved: bool,
 }
 

@@ -3,7 +3,7 @@
 //! | tool | command line | imported |
 //! |---|---|---|
 //! | `perf script` | `perf record -a -e 'raw_syscalls:*,sched:sched_switch,sched:sched_waking,task:*'`, then `perf script --ns -F comm,pid,tid,cpu,time,event,trace` | system calls, scheduling, wake-ups, new threads and names |
-//! | `strace` | `strace -f -ttt -T` | system calls and ends of threads; no scheduling, no wake-ups |
+//! | `strace` | `strace -f -ttt -T` | system calls, ends of threads; no scheduling, no wake-ups |
 //!
 //! `strace` does not show arguments of `getpid`. So in its output, a marker is a failing `write`
 //! whose text contains the same words: `write(-1, "STROBE 1 c0ffee 0 0 0 0", 23)`: kind, trace,

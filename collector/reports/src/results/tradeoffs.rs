@@ -175,7 +175,7 @@ impl PolicySays {
         }
     }
 
-    /// Adds the quality of the slack predictions, and what was left out.
+    /// Adds the quality of the slack predictions, and the omissions.
     pub fn judge_slack(&mut self, learned: &SlackModelReport) {
         if let Some(slack) = &mut self.slack {
             slack.judge(learned);
