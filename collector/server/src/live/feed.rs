@@ -67,13 +67,18 @@ impl LiveModel {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn with_skipped(&self, counts: LiveCounts) -> LiveCounts {
+        LiveCounts {
+            skipped_records: self.skipped_records.load(Relaxed),
+            ..counts
+        }
+    }
+
     /// Returns the counts of records and traces, and a lower bound on the number of segments.
     #[must_use]
     pub fn counts(&self) -> (LiveCounts, usize) {
         let live = self.live();
-        let mut counts = live.counts();
-        counts.skipped_records = self.skipped_records.load(Relaxed);
-        (counts, live.segments())
+        (self.with_skipped(live.counts()), live.segments())
     }
 
     /// Returns the statistics of the window's requests, by root operation.
@@ -113,7 +118,11 @@ impl LiveModel {
     /// Returns the current model. Takes milliseconds or longer, so async code must not call it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.live().snapshot()
+        let snapshot = self.live().snapshot();
+        Snapshot {
+            counts: self.with_skipped(snapshot.counts),
+            ..snapshot
+        }
     }
 }
 
@@ -152,4 +161,44 @@ pub fn start(
         .name("live-model".to_owned())
         .spawn(body)?;
     Ok((model.clone(), Feed { sender, model }, thread))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stroboscope_store::record::SpanRow;
+
+    #[test]
+    fn records_skipped_while_the_model_is_busy_are_counted() {
+        let second = Duration::from_secs(1);
+        let (model, feed, thread) = start((second, second), (1_000, 1_000), Vec::new()).unwrap();
+        let busy = model.live();
+        let segments = QUEUE as u64 + 3;
+        for at in 1..=segments {
+            let mut rows = Rows::default();
+            let shop = rows.strings.intern("shop");
+            rows.spans.push(SpanRow {
+                trace_id: 1,
+                trace_name: None,
+                span_id: at,
+                parent_id: 0,
+                service: shop,
+                name: shop,
+                host: shop,
+                process: 0,
+                start_ns: 1,
+                end_ns: 2,
+                flags: 0,
+                attributes: None,
+            });
+            feed.arrived(Box::new(rows), at as i64);
+        }
+        drop(busy);
+        drop(feed);
+        thread.join().unwrap();
+        let skipped = model.counts().0.skipped_records;
+        // The thread may hold one segment while it waits for the model.
+        assert!((2..=3).contains(&skipped), "{skipped} of {segments}");
+        assert_eq!(model.snapshot().counts.skipped_records, skipped);
+    }
 }

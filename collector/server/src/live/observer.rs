@@ -51,7 +51,7 @@ pub struct LiveCounts {
     pub late_records: u64,
     /// Number of traces observed early because the open traces held too many records.
     pub early_traces: u64,
-    /// Number of records that the feed skipped; 0 except in the counts of `LiveModel::counts`.
+    /// Number of records that the feed skipped, as `LiveModel` adds it; 0 in those of [`Live`].
     pub skipped_records: u64,
     /// Records and attributes left out, by reason.
     pub left_out: LeftOut,
@@ -62,8 +62,7 @@ pub struct LiveCounts {
 pub struct Snapshot {
     /// The model; its segments are numbered in the order of their labels, as in `infer`.
     pub model: Model,
-    /// Counts of traces and records since the collector started, without those that the feed
-    /// skipped.
+    /// Counts of traces and records since the collector started.
     pub counts: LiveCounts,
     /// Numbers of requests of the window, and latencies of the complete ones, by root operation.
     pub roots: ByRoot,

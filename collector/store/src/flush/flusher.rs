@@ -20,8 +20,8 @@ use crate::wal::{Payload, PayloadKind, remove_segment, segment_path};
 /// Observer of data that has become durable in the tables, such as a live model. Its methods must
 /// not block.
 pub trait Arrivals: std::fmt::Debug + Send {
-    /// Receives the new rows of a segment. The collector received the segment's latest record at
-    /// `received_ns` (ns since the Unix epoch; 0 for a segment without records).
+    /// Receives the new rows of a segment with records. The collector received the latest one at
+    /// `received_ns`, in ns since the Unix epoch.
     fn arrived(&self, rows: Box<Rows>, received_ns: i64);
 
     /// Moves the watermark to `now_ns` (ns since the Unix epoch): all data that the collector
@@ -241,10 +241,9 @@ impl Flusher {
         if last_ns > 0 {
             ledger.forget_idle(last_ns);
         }
-        let arrived = self
-            .live
-            .as_ref()
-            .map(|_| (Box::new(rows.clone()), last_ns));
+        // A failed append leaves a segment without records. Its time, 0, would set clocks back.
+        let observer = self.live.as_ref().filter(|_| !scan.payloads.is_empty());
+        let arrived = observer.map(|_| (Box::new(rows.clone()), last_ns));
         let rule = PartitionRule::received(first_ns, last_ns);
         let written = write_rows(&self.store, &Segments::one(segment).name(), rows, &rule)?;
         self.counters
