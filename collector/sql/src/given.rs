@@ -1,4 +1,4 @@
-//! Tables that another crate computes when a query reads them.
+//! Tables whose rows are computed when a query reads them.
 
 use std::fmt::Debug;
 use std::sync::Arc;

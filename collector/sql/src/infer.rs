@@ -266,8 +266,8 @@ impl Accumulator for InferenceState {
     }
 }
 
-/// Returns a column of lists. Returns `None` for a column without a type, which is null in every
-/// row.
+/// Returns a column of lists. Returns `None` for a column of another type, such as one without a
+/// type, which is null in every row.
 fn lists(column: &ArrayRef) -> Option<ListArray> {
     column.as_any().downcast_ref::<ListArray>().cloned()
 }

@@ -61,7 +61,7 @@ pub enum SqlError {
     Print(#[from] datafusion::arrow::error::ArrowError),
 }
 
-/// Returns the text of an engine error without the names of the engine's types.
+/// Returns the text of an engine error; for errors of parsing and planning, without their kind.
 fn engine_text(error: &DataFusionError) -> String {
     match error.find_root() {
         DataFusionError::SQL(parser, _) => {
@@ -120,8 +120,8 @@ impl SqlRows {
     }
 }
 
-/// Maximum number of rows that are shown as a table. The widths of its columns are known only when
-/// all rows are known.
+/// Maximum number of rows that [`sql_printed`] shows as a table. The widths of its columns are
+/// known only when all rows are known.
 const TABLE_ROWS_MAX: usize = 10_000;
 
 /// Runs one query over the tables of the data directory.
@@ -133,7 +133,7 @@ pub fn sql(data: &Path, query: &str, runtime: &Handle) -> Result<SqlRows, SqlErr
     sql_with(data, query, SqlLimits::default(), Vec::new(), runtime)
 }
 
-/// Runs one query like [`sql`], within these limits and with additional tables. Each table is
+/// Runs one query like [`sql`], within these limits and with additional tables. Each of these is
 /// computed when the query reads it.
 ///
 /// # Errors
@@ -229,7 +229,7 @@ fn run(
     let memory = QueryMemory::of_one_query(limits.memory_bytes);
     let source = Source::open(data, runtime.clone())?.with_memory(&memory);
     let source = Arc::new(source);
-    // A table without a file has no directory.
+    // Leave out tables without files.
     let mut tables = Vec::new();
     for table in StoreTable::ALL {
         if !source.files(table)?.is_empty() {

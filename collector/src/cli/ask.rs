@@ -127,7 +127,7 @@ fn parse_address(text: &str) -> Result<HttpAddress, String> {
 }
 
 /// Client of a collector's HTTP port. Sends the token in the environment variable STROBOSCOPE_TOKEN
-/// if it is set and has no control characters.
+/// if it is set, is UTF-8 and has no control characters.
 #[derive(Clone, Debug)]
 pub(super) struct HttpClient {
     address: HttpAddress,
@@ -139,8 +139,8 @@ impl HttpClient {
         &self.address
     }
 
-    /// Requests a page. `patience` is the timeout for connecting, and for each read and write.
-    /// Truncates the response, including its head, at `bytes_max`.
+    /// Requests a page. `patience` is the timeout for each attempt to connect, each read and each
+    /// write. Truncates the response, including its head, at `bytes_max`.
     pub(super) fn ask(
         &self,
         path: &str,

@@ -13,9 +13,9 @@ use stroboscope_reports::output::{print, say};
 use stroboscope_reports::{Failure, Status};
 use stroboscope_server::http::{Adoption, Other};
 
-/// Timeout for connecting to the collector, and for each read and write.
+/// Timeout for each attempt to connect to the collector, each read and each write.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum length of a response, in bytes.
+/// Maximum length of a response and its head, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// Interval between two requests for the reports of processes.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

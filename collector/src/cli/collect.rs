@@ -155,7 +155,7 @@ pub(super) struct Collect {
 }
 
 /// Parses the length of the live model's window. Rejects less than 10 minutes, which is twice the
-/// age of the oldest requests in `top`.
+/// time for which a request counts as recent.
 fn parse_live_window(text: &str) -> Result<Duration, String> {
     let window = parse_duration(text)?;
     if window < 2 * RECENT {
@@ -295,7 +295,7 @@ impl Collect {
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
             let data = self.data.local()?.to_owned();
             DataDir::refuse_foreign(&data).map_err(Failure::of)?;
-            // Report errors in the URL before anything starts.
+            // Report errors in the URL before the collector starts.
             let remote = self.publish.as_deref().map(Remote::open).transpose();
             let remote = remote.map_err(Failure::of)?;
             let keep = self.publish_keep;

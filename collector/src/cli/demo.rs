@@ -72,7 +72,8 @@ fn parse_fault(text: &str) -> Result<String, FaultError> {
     text.parse::<Fault>().map(|_| text.trim().to_owned())
 }
 
-/// Converts an error of the demo to a failure. Errors of queries get advice.
+/// Converts an error of the demo to a failure, with the advice for an error of a query if there
+/// is some.
 fn failure(error: demo::DemoError) -> Failure {
     match error {
         demo::DemoError::Query(error) => Failure::of(error),

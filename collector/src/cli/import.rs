@@ -207,7 +207,7 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
     })
 }
 
-/// Prints which kinds of valid records have no place in the store, with their numbers.
+/// Prints up to [`NAMES_SHOWN`] names of valid data that has no place in the store, with counts.
 fn tell_not_taken(name: &str, not_taken: &[NotTaken]) {
     for NotTaken {
         name: what,

@@ -40,13 +40,13 @@ impl RetentionArguments {
         }
     }
 
-    /// Reports whether any data expires.
+    /// Reports whether any of these arguments is given.
     pub(super) fn is_anything(&self) -> bool {
         self.keep.is_some() || self.keep_bytes.is_some()
     }
 
     /// Returns the settings for a data directory that no collector uses. Prints a remark if data
-    /// shall expire by its age and the directory was published, because then no data does.
+    /// should expire by its age but cannot, because the directory was published.
     pub(super) fn settings_without_collector(&self, data: &Path) -> MaintenanceSettings {
         let settings = MaintenanceSettings {
             // Every hour counts as unpublished, because no publisher reports which hours are

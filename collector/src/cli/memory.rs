@@ -70,7 +70,7 @@ impl MemoryArguments {
     }
 }
 
-/// Split of a collector's memory, in bytes.
+/// Split of the memory of `collect` or `view`, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemorySplit {
     limit: u64,

@@ -13,8 +13,7 @@ pub(super) fn stopping() {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    // An unreachable manager is no reason to stop; it reports the missing notification by its own
-    // timeout.
+    // An unreachable manager is no reason to stop; it has its own timeout for the start.
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "cannot tell the service manager");
     }

@@ -46,8 +46,8 @@ pub(super) fn start_own_traces(
         .map_err(|error| Failure::new(format!("--own-traces: {error}")))
 }
 
-/// Returns the address to which to ship own traces, empty for this collector's gRPC port;
-/// `None` if they are not recorded. Returns an error if this collector would not accept its own.
+/// Returns the address to which to ship own traces, empty for this collector's gRPC port; `None`
+/// if they are not recorded. Returns an error if `self` would need TLS or a token that is not set.
 pub(super) fn checked_own_traces(
     to: Option<&OwnTracesTo>,
     unix: Option<&Path>,

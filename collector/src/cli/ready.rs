@@ -9,9 +9,9 @@ use super::ask::HttpArguments;
 use stroboscope_reports::output::print;
 use stroboscope_reports::{Failure, Status};
 
-/// Timeout for connecting to the collector, and for each read and write.
+/// Timeout for each attempt to connect to the collector, each read and each write.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum length of a response, in bytes.
+/// Maximum length of a response and its head, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// Check whether a running collector accepts data

@@ -12,8 +12,8 @@ use stroboscope_reports::output::say;
 /// Exit status of a run that failed or could not decide.
 const FAILED: u8 = 2;
 
-/// Runs the whole program: reads the process's arguments, runs the subcommand, prints an error if
-/// there is one.
+/// Runs the whole program: reads the process's arguments, runs the subcommand, prints or logs an
+/// error if there is one.
 #[must_use]
 pub fn main() -> ExitCode {
     #[cfg(feature = "demo")]

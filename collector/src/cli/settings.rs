@@ -110,7 +110,8 @@ pub(super) fn completed(program: &Command, given: Vec<OsString>) -> Result<Vec<O
     Ok(completed)
 }
 
-/// Resolves all options of a subcommand and their sources, in the order of their declaration.
+/// Resolves the options that the settings file can set, and their sources, in the order of their
+/// declaration.
 pub(super) fn resolved(
     verb: &Command,
     flags: &ArgMatches,

@@ -84,7 +84,7 @@ impl Sql {
         let query = &self.query;
         let mut printed = Ok(ControlFlow::Continue(()));
         let mut print = |text: &str| {
-            // JSON escapes control characters itself.
+            // JSON escapes the control characters below U+0020 itself.
             let text = match self.json {
                 true => Cow::Borrowed(text),
                 false => Cow::Owned(scrubbed_lines(text)),

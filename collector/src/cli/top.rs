@@ -121,12 +121,12 @@ fn of_terminal(error: &io::Error) -> Failure {
     ))
 }
 
-/// Prints one picture, with rates if the source has any.
+/// Prints one picture, with rates if the source is a collector.
 fn once(watched: &TopSource, interval: Duration) -> Result<Status, Failure> {
     let began = Instant::now();
     let mut state = TopState::of(watched.name());
     state.take(Ok(watched.look()?), began.elapsed());
-    // A store has no rates.
+    // Rates need two snapshots; those of a store are not printed.
     if matches!(watched, TopSource::Collector(_)) {
         std::thread::sleep(interval);
         state.take(Ok(watched.look()?), began.elapsed());
@@ -137,8 +137,8 @@ fn once(watched: &TopSource, interval: Duration) -> Result<Status, Failure> {
 
 type LookResult = Result<Snapshot, String>;
 
-/// Polls on a separate thread, so that keys never wait for a collector. The thread ends with the
-/// process, or when the receiver is dropped.
+/// Polls on a separate thread, so that keys never wait for a snapshot. The thread ends with the
+/// process, or with the first snapshot after the receiver is dropped.
 fn looking(watched: TopSource, interval: Duration) -> Result<Receiver<LookResult>, Failure> {
     let (sender, seen): (SyncSender<LookResult>, _) = sync_channel(1);
     let body = move || {

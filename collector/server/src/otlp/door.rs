@@ -1,5 +1,5 @@
-//! Common path of OTLP requests over gRPC and HTTP. It redacts and checks a request, appends it to
-//! the write-ahead log, and answers once the request is durable.
+//! Common path of OTLP requests, forwarded ones included. It redacts and checks a request, appends
+//! it to the write-ahead log if it has records to store, and answers once it is durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -46,7 +46,7 @@ pub(crate) enum ForwardRefusal {
 }
 
 impl Door {
-    /// Creates a handler that redacts requests, checks them and passes them to the intake.
+    /// Creates a handler that passes requests to the intake; `redaction` applies to them first.
     #[must_use]
     pub fn new(intake: Intake, limits: Limits, redaction: Option<Arc<Redaction>>) -> Self {
         Self {

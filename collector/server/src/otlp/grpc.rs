@@ -80,10 +80,10 @@ impl<const SIGNAL: u8> Service<Request<Body>> for ExportService<SIGNAL> {
     }
 }
 
-/// Counts and converts rejections that happen before tonic calls the service. tonic rejects a
-/// message that is too large with OUT_OF_RANGE, which OTLP clients retry. A message that
-/// decompresses to too much is rejected with RESOURCE_EXHAUSTED. Clients get RESOURCE_EXHAUSTED
-/// without a retry delay for both, and do not retry.
+/// Counts rejections by tonic, and converts those of messages that are too large. tonic rejects
+/// such a message with OUT_OF_RANGE, which OTLP clients retry, or with RESOURCE_EXHAUSTED if only
+/// the decompressed message is too large. Clients get RESOURCE_EXHAUSTED without a retry delay for
+/// both, and do not retry.
 fn as_otlp_has_it(response: Response<Body>, door: &Door) -> Response<Body> {
     let code = response.headers().get(GRPC_STATUS);
     match code.map(|code| Code::from_bytes(code.as_bytes())) {

@@ -1,5 +1,5 @@
 //! OTLP over HTTP: `POST /v1/traces` and `/v1/logs`, in protobuf or JSON, answered in the request's
-//! encoding.
+//! encoding. Such requests in other encodings are rejected in JSON.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;

@@ -63,8 +63,8 @@ fn object(
     }
 }
 
-/// Reports whether masks apply to a member. They do not apply to ids, times, counts, codes, kinds,
-/// severity numbers or flags.
+/// Reports whether masks apply to a text or number in a member of this name. They do not apply to
+/// ids, times, counts, codes, kinds, severity numbers or flags.
 fn is_text(name: &str) -> bool {
     let name = name.replace('_', "").to_ascii_lowercase();
     let is_number = ["unixnano", "count", "code"]
@@ -81,7 +81,7 @@ fn is_text(name: &str) -> bool {
     !is_number && !others.contains(&&*name)
 }
 
-/// Masks a text or a whole number; a number becomes a text.
+/// Masks a text or a whole number; a masked number becomes a text.
 fn mask(redaction: &Redaction, leaf: &mut Value, masks: usize) {
     if let Some(masked) = leaf_text(leaf).and_then(|text| redaction.masked(&text, masks)) {
         *leaf = masked.into();
@@ -233,8 +233,8 @@ fn masked_scalar(redaction: &Redaction, name: &str, value: &Value, masks: usize)
     redaction.masked(&text?, masks)
 }
 
-/// Returns an `AnyValue` as text. For strings, numbers and booleans, the text is identical to that
-/// in other encodings.
+/// Returns an `AnyValue` as text. For strings, booleans and canonical numbers (`5`, not `05`), the
+/// text is identical to that in other encodings.
 fn any_text(any: &Value) -> Vec<u8> {
     let first = any.as_object().and_then(|any| any.iter().next());
     let Some((name, value)) = first else {

@@ -74,8 +74,8 @@ impl RedactSettings {
     }
 }
 
-/// Returns a whole number as decimal text; `None` for a fraction, or beyond 64 bits. Masks do not
-/// apply to fractions, whose digits could only be a card number by chance.
+/// Returns a whole number as decimal text; `None` for other numbers, and if the magnitude exceeds
+/// 64 bits. Masks do not apply to fractions, whose digits could only be a card number by chance.
 fn whole(double: f64) -> Option<String> {
     /// The first number above all 64-bit integers.
     const END: f64 = 18_446_744_073_709_551_616.0;
@@ -119,7 +119,7 @@ impl Place<'_> {
     }
 }
 
-/// Number of masks for texts that no rule by key matches.
+/// Number of masks that stands for all of them.
 const ALL_MASKS: usize = usize::MAX;
 
 /// Decision on an attribute.
@@ -153,8 +153,9 @@ impl Redaction {
         })
     }
 
-    /// Returns the decision on an attribute, and counts its action. The first rule applies that
-    /// matches the key as sent, with the enclosing maps' keys, or with the prefix in the store.
+    /// Returns the decision on an attribute, and counts a drop or hash. The first rule applies that
+    /// matches the key as sent, its path through the enclosing maps, or this path with the prefix
+    /// in the store.
     fn verdict(&self, place: Place<'_>, key: &str) -> Verdict {
         let verdict = self.look_up(place, key);
         self.count(verdict.action);

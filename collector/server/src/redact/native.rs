@@ -17,8 +17,8 @@ use crate::line_limit::{LineLimit, Turn};
 
 static DROPPED: LineLimit = LineLimit::new();
 
-/// Redacts a batch. If a value was redacted, or if there are masks, empties the texts that are no
-/// longer referenced, as they may be redacted values.
+/// Redacts a batch. If a value was redacted, or if there are masks, empties the texts that nothing
+/// references, as they may be redacted values.
 pub(super) fn redact(
     redaction: &Redaction,
     batch: &mut Batch,
@@ -96,8 +96,8 @@ fn redact_log(redaction: &Redaction, log: &mut Vec<u8>, bytes_max: usize) -> boo
 }
 
 /// Redacts the name and the content of a tracked item. If there are rules by key, only a `keep`
-/// rule keeps the content, as a key does not reveal its bytes. No hash may replace it, and a mask
-/// is as long as its match, because answers assign bytes of the content to sources by offset.
+/// rule keeps the content, whose bytes may be secret under any name. No hash may replace it, and a
+/// mask is as long as its match, because answers assign bytes of the content to sources by offset.
 fn of_item(redaction: &Redaction, item: &mut Item) {
     let none = Verdict {
         action: Action::Keep,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use regex::bytes::Regex;
 
-/// Replacement of a match. It hides the length of the match, too.
+/// Replacement of a match in a text. It hides the length of the match, too.
 pub(super) const MASK: &str = "****";
 /// Maximum size of a compiled pattern, in bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
@@ -53,8 +53,8 @@ pub(super) struct ValuePattern {
 }
 
 impl ValuePattern {
-    /// Parses a regular expression, or the name of a pattern in braces. A brace cannot begin a
-    /// regular expression.
+    /// Parses a regular expression, or the name of a pattern in braces. An opening brace cannot
+    /// begin a regular expression.
     pub(super) fn new(text: &str) -> Result<Self, BadPattern> {
         let name = text
             .strip_prefix('{')

@@ -337,7 +337,7 @@ fn any(
 }
 
 /// Copies a field of an `AnyValue` that is no list and no map. A value in which a mask matches
-/// becomes a text.
+/// becomes a text; an unknown field in which one matches is left out.
 fn scalar(
     redaction: &Redaction,
     field: &Field<'_>,
@@ -367,7 +367,7 @@ fn scalar(
 }
 
 /// Returns the value of a `KeyValue` as text; for lists and maps, returns their encoded bytes. For
-/// strings, numbers and booleans, the text is identical to that in other encodings.
+/// strings, numbers and booleans, the text is that of our protocol, and of canonical JSON.
 fn text_of(pair: &[u8]) -> Result<Vec<u8>, NotWalked> {
     let (mut rest, mut text) = (pair, Vec::new());
     while let Some(field) = next(&mut rest)? {

@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use super::pattern::{BadPattern, ValuePattern};
 
-/// Action on an attribute.
+/// Action on an attribute, or on the name or content of a tracked item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Keep,
-    /// The attribute is removed, as if it had not been sent.
+    /// An attribute is removed, as if it had not been sent; a name or content is emptied.
     Drop,
-    /// A keyed hash replaces the attribute's value.
+    /// A keyed hash replaces the attribute's value, or the item's name; the content is emptied.
     Hash,
 }
 

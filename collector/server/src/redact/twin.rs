@@ -1,4 +1,4 @@
-//! Property tests of masks: redacted requests and batches equal those that an obvious
+//! Property tests of masks: the rows of redacted requests and batches equal those that an obvious
 //! implementation masks, in every encoding, and no stored text has a match.
 
 use std::sync::Arc;
@@ -231,7 +231,7 @@ impl Twin {
         }
     }
 
-    /// Masks the keys, texts and numbers of attributes in the store.
+    /// Masks the keys, texts and whole numbers of a stored value.
     fn json(&self, value: &mut Value) {
         match value {
             Value::Object(members) => {

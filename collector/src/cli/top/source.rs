@@ -16,9 +16,9 @@ use stroboscope_reports::study::{NamedStudy, Reader};
 use stroboscope_store::flush::now_ns;
 use stroboscope_store::progress::silent;
 
-/// Timeout for connecting to the collector, and for each read and write.
+/// Timeout for each attempt to connect to the collector, each read and each write.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum length of a response, in bytes.
+/// Maximum length of a response and its head, in bytes.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 /// Collector or store that `top` watches.

@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::snapshot::{Operation, Snapshot};
 
-/// Period over which rates are averaged.
+/// Period over which rates are averaged, or longer if snapshots are rare.
 const RATE_OVER: Duration = Duration::from_secs(10);
 /// Maximum length of a filter, in characters.
 const FILTER_MAX: usize = 200;
@@ -95,7 +95,8 @@ pub(super) struct TopState {
     /// Index of the marked row among those of [`rows`](Self::rows).
     pub row: usize,
     samples: VecDeque<Sample>,
-    /// Number of table rows that fitted into the last picture; 0 if it showed the help.
+    /// Number of table rows that fitted into the last picture; 0 without one, or if it showed the
+    /// help.
     pub page_rows: usize,
 }
 
@@ -141,8 +142,8 @@ impl TopState {
         }
     }
 
-    /// Returns requests and records per second; `None` before the second snapshot since the
-    /// collector started.
+    /// Returns requests and records per second; `None` until two snapshots are taken after the
+    /// start, or after a counter fell.
     pub(super) fn rates(&self) -> Option<(f64, f64)> {
         let (first, last) = (self.samples.front()?, self.samples.back()?);
         let seconds = last.at.saturating_sub(first.at).as_secs_f64();
