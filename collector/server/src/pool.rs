@@ -1,9 +1,9 @@
 //! Quotas on bytes of requests that arrive or are not durable yet, on connections, and on requests.
 //!
-//! A peer may hold no more than stays free after its allocation. So a single peer with several
-//! shares gets at most half of the pool. In equilibrium, `n` greedy peers get one part in `n + 1`
-//! each, and one such part stays free for the next peer. A peer's only share is exempt: it may take
-//! all that is free. This fairness needs no configuration.
+//! A pool denies an allocation after which the peer would hold more than stays free. So a single
+//! peer with several shares gets at most half of the pool. In equilibrium, `n` greedy peers get one
+//! part in `n + 1` each, and one such part stays free for the next peer. A peer's only share is
+//! exempt: it may take all that is free. This fairness needs no configuration.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,5 +1,5 @@
 //! Traces that the collector records of itself with our SDK: the path of a batch, an OTLP request,
-//! a flush or a round of maintenance.
+//! a flush, a round of maintenance, and most requests to the HTTP port for pages.
 //!
 //! A collector ships its traces under the service [`SERVICE`]. No collector traces the intake of
 //! this service's batches, as each trace would cause another one. A flush is traced if its segment

@@ -1,10 +1,9 @@
-//! `infer` as an aggregate function: the streaming driver, applied to rows that any engine has
+//! `infer` as an aggregate function: the streaming driver, applied to rows that DataFusion has
 //! grouped.
 //!
 //! `infer(trace_id, spans, events)` takes one row per trace, as the view `traces` returns them. It
 //! returns a model in the format of `infer --save`. Its partial state is also a model, and models
-//! can be merged. A plan may therefore have any number of partitions, and run wherever DataFusion
-//! runs plans.
+//! can be merged. A plan may therefore have any number of partitions.
 //!
 //! Clocks that provably differ are corrected as in the subcommand `infer`. The correction uses the
 //! round trips of all complete traces of the store, even if the query selects only some.
@@ -78,7 +77,7 @@ fn is_element(column: &str) -> bool {
 }
 
 /// Aggregate function `infer`; see the [module](self). It skips incomplete traces, as the
-/// subcommand does by default: fragments, and traces affected by a loss that the source records.
+/// subcommand does by default, such as fragments, and traces that a recorded loss may affect.
 #[derive(Debug)]
 pub(super) struct InferFunction {
     source: Arc<Source>,

@@ -1,4 +1,4 @@
-//! The `kernel record` subcommand, and the kernel arguments of other subcommands.
+//! The `kernel record` subcommand, and the kernel arguments that it shares with `collect`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! The options are those that clap knows, by their long names: `--flush-interval` is
 //! `STROBOSCOPE_COLLECT_FLUSH_INTERVAL`, and `flush-interval` in the section `[collect]`. Values
 //! from the environment and the file are inserted before the flags, so that one parser checks all
-//! of them. Each inserted value is parsed alone first, so that an error names its source.
+//! of them. Each inserted option is parsed alone first, so that an error names its source.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

@@ -126,7 +126,7 @@ fn once(watched: &TopSource, interval: Duration) -> Result<Status, Failure> {
     let began = Instant::now();
     let mut state = TopState::of(watched.name());
     state.take(Ok(watched.look()?), began.elapsed());
-    // Rates need two snapshots; those of a store are not printed.
+    // Only the rates of a collector are printed. They need a second snapshot.
     if matches!(watched, TopSource::Collector(_)) {
         std::thread::sleep(interval);
         state.take(Ok(watched.look()?), began.elapsed());

@@ -1,6 +1,6 @@
 //! Redaction, before data are written to the log or the store. It drops or hashes attributes, by
-//! their keys, and the names of tracked items. With rules by key, it drops the contents of these
-//! items unless a rule keeps them. It masks matches of patterns in texts and whole numbers.
+//! their keys, and the names of tracked items. With rules by key, only a `keep` rule can preserve
+//! the contents of these items. It masks matches of patterns in texts and whole numbers.
 //!
 //! `rules` contains the rules, and `pattern` the patterns of values. `native` applies them to
 //! batches of our protocol, `protobuf` and `json` to OTLP requests. Without rules, requests are not
@@ -41,7 +41,7 @@ pub struct Redaction {
     rules: Vec<(KeyRule, usize)>,
     masks: Vec<ValuePattern>,
     key: hmac::Key,
-    /// Counts of dropped values, of hashed values, and of masked texts and numbers.
+    /// Counts of dropped values, of hashed values, and of masked texts, numbers and bytes.
     pub(crate) counts: [AtomicU64; 3],
     /// Counts of provenance logs dropped because they cannot be parsed, and of those dropped
     /// because hashes or masks made them too long.

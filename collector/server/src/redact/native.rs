@@ -96,8 +96,9 @@ fn redact_log(redaction: &Redaction, log: &mut Vec<u8>, bytes_max: usize) -> boo
 }
 
 /// Redacts the name and the content of a tracked item. If there are rules by key, only a `keep`
-/// rule keeps the content, whose bytes may be secret under any name. No hash may replace it, and a
-/// mask is as long as its match, because answers assign bytes of the content to sources by offset.
+/// rule can keep the content, as its bytes may be secret under any name. No hash may replace it,
+/// and a mask is as long as its match, because answers assign bytes of the content to sources by
+/// offset.
 fn of_item(redaction: &Redaction, item: &mut Item) {
     let none = Verdict {
         action: Action::Keep,

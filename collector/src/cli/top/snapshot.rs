@@ -97,14 +97,14 @@ impl Senders {
 }
 
 /// Counters of a collector since its start, or of a store. A store's requests are those of the
-/// selected time; its records and losses are mostly those of the whole store.
+/// selected time; its records, lost records and missing batches are those of the whole store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub records: u64,
     /// Number of finished requests, complete or not.
     pub requests: u64,
-    /// Numbers of records, requests, batches, files or bytes that were lost, rejected or left out,
-    /// or are not in the store yet, by cause. Causes that never occurred are absent.
+    /// Counts by cause, such as records, requests, batches, files or bytes that were lost, rejected
+    /// or left out, or are not in the store yet. Causes that never occurred are absent.
     pub lost: BTreeMap<String, u64>,
 }
 
