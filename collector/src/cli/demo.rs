@@ -72,8 +72,7 @@ fn parse_fault(text: &str) -> Result<String, FaultError> {
     text.parse::<Fault>().map(|_| text.trim().to_owned())
 }
 
-/// Converts an error of the demo to a failure, with the advice for an error of a query if there
-/// is some.
+/// Converts an error of the demo to a failure. Unwraps errors of queries, which may have advice.
 fn failure(error: demo::DemoError) -> Failure {
     match error {
         demo::DemoError::Query(error) => Failure::of(error),

@@ -62,7 +62,7 @@ pub(super) fn served_site(
     })
 }
 
-/// Ports that clients of Jaeger and Tempo expect. The port of the pages serves both APIs as well.
+/// Additional ports for clients of Jaeger and Tempo. The port of the pages serves both APIs, too.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct ReaderPorts {
     /// Additional address for Jaeger's query API, such as 127.0.0.1:16686. --http serves it, too

@@ -122,7 +122,7 @@ impl Place<'_> {
 /// Number of masks that stands for all of them.
 const ALL_MASKS: usize = usize::MAX;
 
-/// Decision on an attribute.
+/// Decision on an attribute, or on the name or content of a tracked item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verdict {
     action: Action,

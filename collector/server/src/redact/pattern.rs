@@ -9,7 +9,7 @@ pub(super) const MASK: &str = "****";
 /// Maximum size of a compiled pattern, in bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// Maximum length to which masks may lengthen a text, in bytes. Otherwise, masks of short matches
-/// could lengthen a text above the limit on strings, and the collector would reject its batch.
+/// could lengthen a text above the limit on strings, and the collector would reject it.
 const LENGTHENED_BYTES_MAX: usize = 1 << 10;
 
 /// Patterns with a name.

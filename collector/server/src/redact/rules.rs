@@ -25,7 +25,7 @@ pub(super) enum RuleKind {
     Mask(ValuePattern),
 }
 
-/// Action for attributes whose keys match a pattern.
+/// Action for attributes and tracked items whose keys or names match a pattern.
 #[derive(Clone, Debug)]
 pub(super) struct KeyRule {
     pub(super) action: Action,

@@ -155,7 +155,7 @@ fn spans() -> impl Strategy<Value = ResourceSpans> {
     })
 }
 
-/// Returns the log record of a span, with its texts and attributes.
+/// Returns a log record with the name, trace state and attributes of a span.
 fn log_of(span: &Span, body: AnyValue) -> LogRecord {
     LogRecord {
         time_unix_nano: 5,

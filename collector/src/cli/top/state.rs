@@ -81,7 +81,7 @@ pub(super) struct TopState {
     pub name: String,
     /// Snapshot to show; `None` before the first.
     pub snapshot: Option<Snapshot>,
-    /// Time of this snapshot, since the loop began.
+    /// Time of this snapshot, since `top` began.
     taken: Duration,
     /// Error of the latest attempt to take a snapshot; `None` if it succeeded.
     pub trouble: Option<String>,
