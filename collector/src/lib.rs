@@ -1,9 +1,9 @@
 //! The program `stroboscope`: its subcommands and its demo.
 //!
-//! Other crates do the work: `stroboscope-store` stores data, `stroboscope-server` collects it,
-//! `stroboscope-import` reads the recordings of other systems, `stroboscope-query` answers queries,
-//! `stroboscope-analysis` infers models, `stroboscope-reports` defines reports,
-//! `stroboscope-render` renders them.
+//! Other crates do most of the work. Among them, `stroboscope-store` stores data,
+//! `stroboscope-server` collects it, `stroboscope-import` reads the recordings of other systems,
+//! `stroboscope-query` answers queries, `stroboscope-analysis` infers models, `stroboscope-reports`
+//! defines reports, and `stroboscope-render` renders them.
 
 #[cfg(target_os = "linux")]
 mod allocator;

@@ -56,7 +56,7 @@ const BELOW: [(&str, Option<&str>, &[&str]); 3] = [
     ("burst", None, &["set"]),
 ];
 
-/// Returns all subcommands of this build.
+/// Returns all subcommands of this build except `store`, which does nothing itself.
 pub(super) fn verbs() -> Vec<Entry> {
     let mut verbs = vec![
         #[cfg(feature = "demo")]
@@ -153,7 +153,7 @@ pub(super) fn words(name: &str) -> String {
     )
 }
 
-/// Formats the subcommands under the headings of their groups.
+/// Formats the visible subcommands under the headings of their groups.
 fn groups(program: &Command) -> String {
     let shown = program.get_subcommands().filter(|of| !of.is_hide_set());
     let mut rest: Vec<&Command> = shown.collect();
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Fails if the help of `sql` does not name a table.
+    /// Fails if the help of `sql` omits the table of any report.
     #[test]
     fn the_help_of_sql_names_every_table() {
         let mut sql = super::super::sql::Sql::augment_args(clap::Command::new("sql"));

@@ -17,7 +17,7 @@ use stroboscope_query::{
 /// Results of the demo that come from the store.
 #[derive(Debug)]
 pub struct Findings {
-    /// Numbers of processes, bursts and lost records.
+    /// Summary of the batches, such as the numbers of bursts and lost records.
     pub recorded: RecordedSummary,
     /// State of the clocks, as the kernels report it.
     pub kernel_clocks: KernelClocks,
@@ -27,7 +27,7 @@ pub struct Findings {
     pub fragments: u64,
     /// Number of traces that are incomplete for any other reason.
     pub incomplete: u64,
-    /// Number of traces by reason for which they are incomplete.
+    /// Number of incomplete traces by reason. A trace may have several reasons.
     pub reasons: BTreeMap<Cow<'static, str>, u64>,
     /// Number of happens-before relations of the model.
     pub happens_before: usize,
@@ -70,7 +70,7 @@ pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Fin
         ..
     } = notes.clone();
     let kernel = match kernel.then(|| overview(source)) {
-        // The kernel was not recorded; if that failed, it has been reported.
+        // The kernel was not recorded. If recording it failed, the reason has been printed.
         None | Some(Err(QueryError::NoKernel(_))) => None,
         Some(overview) => Some(overview?),
     };

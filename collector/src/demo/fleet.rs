@@ -17,7 +17,8 @@ pub(super) enum LoadOutcome {
 /// Leaves nothing running in either case.
 ///
 /// # Errors
-/// Returns an error if a process does not start, or ends before the load does.
+/// Returns an error if an option is invalid, if a process does not start or ends before the load
+/// does, or if the client fails.
 pub(super) async fn run(
     options: FleetOptions,
     started: impl FnOnce(&[(&'static str, u32)]),

@@ -1,6 +1,6 @@
-//! Subcommand `demo`: starts a collector and five real processes under load, records in bursts, and
-//! analyses the recording. With a scenario, it measures the effect of data-quality tradeoffs or of
-//! slack instead.
+//! Subcommand `demo`: starts a collector and the newsfeed's processes under load, records in
+//! bursts, and analyses the recording. With a scenario, it measures the effect of data-quality
+//! tradeoffs or of slack instead.
 
 mod findings;
 mod fleet;

@@ -37,12 +37,12 @@ pub struct Report {
 pub struct Part {
     /// Name of the operation, as `service:name`.
     pub operation: String,
-    /// Time on critical paths as a share of the time of all requests, 0 to 1: the operation's own
-    /// time, and the unrecorded time before it.
+    /// Time on critical paths as a share of the time of all complete traces, 0 to 1: the
+    /// operation's own time, and the unrecorded time before it.
     pub share_of_time: f64,
-    /// Mean of this share over requests, 0 to 1.
+    /// Mean over complete traces of this share of each trace's time, 0 to 1.
     pub mean_share: f64,
-    /// Mean time on the critical path per request, ns.
+    /// Mean time on the critical path per complete trace, ns.
     pub mean_ns: u64,
 }
 

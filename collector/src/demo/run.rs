@@ -65,19 +65,19 @@ pub enum DemoError {
          256ms/1024ms or always"
     )]
     NeverRecords(String),
-    /// A process of the newsfeed failed, or one of its options is invalid.
+    /// A process of the newsfeed failed, or an option of the newsfeed is invalid.
     #[error("the newsfeed: {0}")]
     Fleet(#[from] FleetError),
     /// The collector failed.
     #[error(transparent)]
     Collector(#[from] CollectorError),
-    /// The last flush failed.
+    /// A flush failed.
     #[error("the collected data could not be put into the store: {0}")]
     Flush(String),
     /// The analysis failed.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The load on the ranker failed.
+    /// The ranker is unreachable, or its load has an impossible rate or length.
     #[error(transparent)]
     RankLoad(#[from] RankLoadError),
     /// A request to the ranker failed.
@@ -86,7 +86,7 @@ pub enum DemoError {
     /// The recording is too small for a model of the ranker's tradeoffs.
     #[error("too little was recorded about tradeoffs: {0}")]
     NotLearned(#[from] NotLearned),
-    /// The recording has no tradeoffs.
+    /// The recording has no tradeoffs of the ranker.
     #[error("nothing was recorded about tradeoffs")]
     NothingExplored,
 }
@@ -100,7 +100,7 @@ pub enum Outcome {
     Interrupted(i32),
 }
 
-/// Runs the demo. Leaves nothing running in any case.
+/// Runs the demo. Leaves none of the started processes running in any case.
 ///
 /// # Errors
 /// Returns an error if an option is invalid, if a process or the collector fails, or if the
@@ -130,10 +130,10 @@ pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoErro
     })))
 }
 
-/// Starts a collector, runs the newsfeed's load against it, and stops both.
+/// Starts a collector and the newsfeed, runs the load, and stops both.
 async fn record(options: &DemoOptions, data: &Path) -> Result<LoadOutcome, DemoError> {
-    // From here on a signal no longer ends this process at once, but first stops everything
-    // started.
+    // From here on, SIGINT and SIGTERM no longer end this process. Until the load ends, they stop
+    // everything started; afterwards they have no effect.
     let (mut terminate, mut interrupt) = (
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
@@ -248,7 +248,7 @@ fn announce(options: &DemoOptions, pids: &[(&'static str, u32)]) {
         options.burst_config
     );
     let seconds = options.seconds;
-    // The task ends after the load, or with the runtime.
+    // The task ends with the last line that it prints, or with the runtime.
     tokio::spawn(async move {
         let every = Duration::from_secs(5);
         let mut elapsed = every;

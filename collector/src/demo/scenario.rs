@@ -1,6 +1,6 @@
 //! Scenarios of data-quality tradeoffs (Chow, dissertation, §4.5) and of predicted slack. They put
-//! the newsfeed's ranker under load. All but that of the slack order first learn the ranker's
-//! tradeoff point.
+//! the newsfeed's ranker under load. All but that of the slack order use learned models of the
+//! ranker's tradeoff point.
 
 mod capacity;
 mod learning;
@@ -46,17 +46,18 @@ pub enum Scenario {
 /// Result of a scenario.
 #[derive(Debug)]
 pub enum ScenarioOutcome {
-    /// Figures of a scenario that ran to its end.
+    /// Figures of a run that was not interrupted.
     Told(Box<Story>),
-    /// Number of the signal that ended the scenario.
+    /// Number of the signal that ended the run.
     Interrupted(i32),
 }
 
-/// Runs a scenario in its own subdirectory. Leaves nothing running in any case.
+/// Runs a scenario in its own subdirectory. Leaves none of the started processes running in any
+/// case.
 ///
 /// # Errors
-/// Returns an error if a process or the collector fails, or if too little was recorded to learn
-/// from.
+/// Returns an error if a process, the collector or the analysis fails, or if too little was
+/// recorded to learn from.
 pub fn run_scenario(
     scenario: Scenario,
     data: &Path,

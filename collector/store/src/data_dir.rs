@@ -46,7 +46,7 @@ const CHECKPOINT: &str = "checkpoint.json";
 
 /// Errors that are ignored when a directory above the data directory is synced. They mean that this
 /// program may not read the directory, or that its file system is read-only or cannot sync
-/// directories. Other programs created such directories.
+/// directories.
 const NOT_SYNCED: [ErrorKind; 4] = [
     ErrorKind::PermissionDenied,
     ErrorKind::ReadOnlyFilesystem,
@@ -67,8 +67,8 @@ pub struct DataDir {
 }
 
 /// Lock of a data directory. Only its holder may write the log and the checkpoint, and move or
-/// delete files of the tables; imports add files without it. The system releases it when the
-/// process ends, even if it is killed.
+/// delete files of the tables; imports and kernel recordings add files without it. The system
+/// releases it when the process ends, even if the process is killed.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
@@ -104,7 +104,7 @@ impl DataDir {
 
     /// Checks that a directory may become a data directory: it is missing, has no files of other
     /// programs except hidden ones, or is a data directory already. Accepts a directory that cannot
-    /// be read, because writing to it will fail. Callers check this before they write to it.
+    /// be read, because [`DataDir::create`] rejects it. Callers that create one check this first.
     ///
     /// # Errors
     /// Returns an error if the directory is not a data directory and contains such files.
@@ -168,7 +168,7 @@ impl DataDir {
     fn sync_directories(&self) -> std::io::Result<()> {
         self.disk.sync(&self.root)?;
         for directory in self.root.ancestors().skip(1) {
-            // The parent of a relative path is the working directory.
+            // An empty path stands for the working directory.
             let directory = match directory.as_os_str().is_empty() {
                 true => Path::new("."),
                 false => directory,
@@ -305,7 +305,7 @@ fn foreign_entry(root: &Path) -> Option<String> {
     if is_ours(root) {
         return None;
     }
-    // A directory that cannot be read causes an error when it is written.
+    // `DataDir::create` rejects a directory that cannot be read.
     let entries = std::fs::read_dir(root).ok()?;
     let names =
         entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));

@@ -151,7 +151,7 @@ impl DiskFile for LocalFile {
 /// crash.
 ///
 /// # Errors
-/// Returns an error if the file exists and cannot be removed.
+/// Returns the disk's errors, except `NotFound`.
 pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     match disk.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -19,11 +19,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::picture::{Look, ScreenLine, Size};
 
-/// True while the terminal is in raw mode, and has to be restored.
+/// True from the first change to the terminal until its restoration begins.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
 
-/// Terminal in raw mode and on its alternate screen, until this is dropped or the process panics.
+/// Holder of the terminal's raw mode and alternate screen. Dropping it, or a panic of any thread,
+/// restores the terminal.
 #[derive(Debug)]
 pub(super) struct Screen {
     has_colour: bool,
@@ -45,7 +46,7 @@ impl Screen {
     }
 
     /// Restores the terminal and suspends the process group. Takes the terminal again when the
-    /// shell resumes it.
+    /// group is resumed.
     #[cfg(unix)]
     pub(super) fn suspend(&self) -> io::Result<()> {
         put_back();
@@ -111,10 +112,10 @@ fn enter() -> io::Result<()> {
     )
 }
 
-/// Time within which the loop may still end the process in order.
+/// Time in which `watch` may still end the process in order, after a signal or a hangup.
 const ENDING: Duration = Duration::from_millis(500);
 
-/// Ends the process after [`ENDING`], unless the loop has ended it before. This is necessary
+/// Ends the process after [`ENDING`], unless `watch` has ended it before. This is necessary
 /// because crossterm reads the end of file of a closed terminal forever, and does not return.
 pub(super) fn end_soon() -> ! {
     std::thread::sleep(ENDING);
@@ -141,8 +142,7 @@ pub(super) fn wait_for_hangup() -> io::Result<()> {
     }
 }
 
-/// Restores the terminal if it was taken. Ignores errors, because there is no way left to show
-/// them.
+/// Restores the terminal if it was taken. Ignores errors.
 fn put_back() {
     if TAKEN.swap(false, SeqCst) {
         let _ = execute!(io::stdout(), EnableLineWrap, Show, LeaveAlternateScreen);

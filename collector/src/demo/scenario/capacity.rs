@@ -133,8 +133,8 @@ struct Run {
 }
 
 impl Rush<'_> {
-    /// Runs the load. Returns its answers, and after how many seconds the ranker asked for another
-    /// instance; `None` if it did not ask.
+    /// Runs the load, and adds a ranker on request if `is_heeded`. Returns the answers, and the
+    /// seconds after which the request for an instance was noticed; `None` if there was none.
     async fn run(
         &self,
         stage: &mut Stage,
@@ -183,8 +183,8 @@ impl Rush<'_> {
             full.get(&number)
                 .map(|full| full.first() == one.stories.first())
         };
-        // The utility depends on latencies, and on the share of answers whose first story differs
-        // from that of the full ranking.
+        // The utility depends on latencies, and on the share of sampled answers whose first story
+        // differs from that of the full ranking.
         let worth = |from_s: f64| {
             let of_part = || {
                 ranked

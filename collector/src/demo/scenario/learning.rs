@@ -89,7 +89,8 @@ impl Lessons {
 }
 
 async fn sweep(stage: &mut Stage) -> Result<LearningResult, DemoError> {
-    // First reads are slow, so the first two loads only warm up the ranker.
+    // First reads are slow, so the first two loads warm up the ranker. The first one's latency
+    // determines the rate of the second.
     let cold = stage.load(4.0, 2.0, LoadOmission::Nothing).await?;
     let cold_ms = quantile(&latencies_ms(&cold), 0.5);
     stage
@@ -138,7 +139,8 @@ async fn sweep(stage: &mut Stage) -> Result<LearningResult, DemoError> {
     })
 }
 
-/// Applies a load until its latencies have settled or the maximum time has passed. Returns them.
+/// Applies a load until its latencies have settled or the maximum time has passed. Returns the
+/// latencies of the requests that succeeded.
 async fn hold(
     stage: &mut Stage,
     per_second: f64,

@@ -6,7 +6,7 @@ use super::stage::{LoadOmission, POINT, Stage, now_ns};
 use super::story::Story;
 use stroboscope_tradeoff::Goal;
 
-/// Number of requests to judge the quality by; none of them was used for learning.
+/// Number of requests to judge the quality by, which are sent after learning.
 const JUDGED: u64 = 300;
 
 pub(super) async fn tell(
@@ -67,7 +67,7 @@ async fn fresh_latency(
         let Some(point) = observed.points.get(POINT) else {
             return Err(DemoError::NothingExplored);
         };
-        // During the first second the load is not known yet.
+        // At first, the load is not known yet.
         let made: Vec<_> = point
             .made
             .iter()
@@ -100,7 +100,7 @@ async fn fresh_latency(
     Ok(())
 }
 
-/// Compares answers with and without omissions, chosen by the model and at random.
+/// Compares full answers with answers that omit candidates, chosen by the model or at random.
 async fn quality(
     stage: &mut Stage,
     learned: &LearningResult,
@@ -111,7 +111,7 @@ async fn quality(
         .map(|number| number.wrapping_mul(0x00ff_51af_d7ed_558d))
         .collect();
     let full = stage.full(&numbers).await?;
-    // The paper's figures, in percent: with provenance, and random.
+    // Tradeoff rate, and the paper's figures in percent: by provenance, and at random.
     for (rate, paper_ours, paper_random) in [(0.1, 6.0, 11.0), (0.5, 33.0, 43.0), (0.8, 59.0, 62.0)]
     {
         let (mut ours, mut random) = (Vec::new(), Vec::new());

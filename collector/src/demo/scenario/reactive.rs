@@ -32,7 +32,7 @@ pub(super) async fn tell(
         "load",
         format!("{per_second:.0} requests/s for {SECONDS:.0} s"),
     );
-    // Choose a timeout that this load exceeds now and then.
+    // Use the latency at the knee as the timeout.
     stage
         .restart(RankerSettings {
             timeout_ms: Some(limit_ms as u64),

@@ -1,4 +1,4 @@
-//! Scenario: the ranker runs in parallel to a slower source. It leaves out less for requests whose
+//! Scenario: the ranker runs in parallel to another source. It leaves out less for requests whose
 //! answer does not wait for the ranker (Chow, dissertation, §4.5.5.2).
 
 use std::collections::HashMap;
@@ -99,8 +99,8 @@ pub(super) async fn tell(
     Ok(())
 }
 
-/// Returns the time that the other source takes, in ms: 5 to 80 by user, varied at random by up to
-/// 5 %.
+/// Returns the time that the other source takes, in ms: 5 to 80 by user, varied by up to 5 % by
+/// request.
 fn other_ms(user: u64, request: u64) -> f64 {
     let unit = |x: u64| (x.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1_u64 << 53) as f64;
     (5.0 + 75.0 * unit(user + 1)) * (0.95 + 0.1 * unit(request ^ user << 20))

@@ -43,7 +43,7 @@ const REPEATED: u64 = 7_000_000_000;
 /// Settings with which a ranker starts. A setting that is `None` is switched off.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankerSettings {
-    /// Timeout in ms after which missing features are left out.
+    /// Timeout in ms after which candidates with missing features are left out.
     pub(super) timeout_ms: Option<u64>,
     /// Maximum number of requests at a time; others wait in order of their slack.
     pub(super) slack_order: Option<usize>,
@@ -66,7 +66,7 @@ impl Users {
     }
 }
 
-/// Omission of candidates that a load's requests ask the ranker for.
+/// Instruction in requests to the ranker to leave out candidates.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LoadOmission {
     /// Leaves the decision to the policy in force.
@@ -106,7 +106,7 @@ impl Stage {
         })
     }
 
-    /// Replaces the store and the ranker by fresh ones.
+    /// Replaces the store and all rankers by a fresh store and one fresh ranker.
     pub(super) async fn restart(&mut self, starting: RankerSettings) -> Result<(), DemoError> {
         self.accelerator_us = starting.accelerator_us;
         self.fleet.stop().await;
@@ -137,7 +137,7 @@ impl Stage {
         &self.data
     }
 
-    /// Sets the policy of the ranker. Without a policy, the ranker answers in full fidelity.
+    /// Sets the policy of the rankers; `None` sets an empty one, which leaves out no candidates.
     pub(super) async fn decide_by(&self, policy: Option<&Policy>) {
         let none = Policy::default();
         let control = self.collector.control();
@@ -146,7 +146,7 @@ impl Stage {
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
 
-    /// Runs an open-loop load against the ranker, whose requests ask for this omission.
+    /// Runs an open-loop load whose requests contain this instruction to the ranker.
     pub(super) async fn load(
         &mut self,
         per_second: f64,
@@ -186,7 +186,7 @@ impl Stage {
         Users { seed: self.seed }
     }
 
-    /// Returns the number from which the user of a request derives.
+    /// Returns the number from which the user of a request of the last load derives.
     pub(super) fn number_of(&self, ranked: &RankResponse) -> u64 {
         self.seed.wrapping_add(ranked.number)
     }

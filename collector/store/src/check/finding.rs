@@ -99,12 +99,12 @@ pub struct TableSize {
 pub struct CheckReport {
     /// Sizes of the tables that were read.
     pub tables: Vec<TableSize>,
-    /// Number of log segments that are not flushed to the tables.
+    /// Number of log segments that the checkpoint does not cover.
     pub log_segments: u64,
     /// Number of holes in the ledger: batches that were not stored although later ones were. They
     /// count as losses, not as findings.
     pub holes: u64,
-    /// True if a collector is running on the data directory.
+    /// True if another process, such as a collector, holds the lock of the data directory.
     pub is_in_use: bool,
     /// Number of hours of the table of spans with thinned files.
     pub thinned_hours: u64,

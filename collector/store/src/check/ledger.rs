@@ -139,7 +139,8 @@ impl StoredBatches {
             .collect()
     }
 
-    /// Compares each process's number of spans with the sum in its batches.
+    /// Compares each process's number of spans with the sum in its batches. Skips processes without
+    /// batches.
     pub(super) fn span_counts(&self, counts: &RecordCounts) -> Vec<Finding> {
         let mut said: BTreeMap<u128, u64> = BTreeMap::new();
         for ((process, _), (count, row)) in &self.rows {
@@ -158,7 +159,7 @@ impl StoredBatches {
     }
 }
 
-/// Number of rows that the batches should state, by recorder.
+/// Numbers of stored spans and events by recorder, to compare with those that the batches state.
 #[derive(Debug, Default)]
 pub(super) struct RecordCounts {
     spans: HashMap<u128, u64>,

@@ -11,7 +11,7 @@ use crate::ledger::Checkpoint;
 use crate::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use crate::tables::{REPLACED, Segments, StoreTable};
 
-/// Directory that damaged files are moved to.
+/// Directory that damaged files of the tables are moved to.
 const DAMAGED: &str = "damaged";
 
 impl Check {

@@ -211,6 +211,6 @@ impl TakeSpans for Taker<'_> {
         }
     }
 
-    // Ignores unknown keys, as the protocol requires.
+    // Ignores items that have no place in the store, such as unknown keys.
     fn not_taken(&mut self, _line: u64, _name: &str, _count: u64) {}
 }

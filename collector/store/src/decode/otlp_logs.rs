@@ -101,7 +101,7 @@ impl<'a> LogTaker<'a> {
         // Lines without a span are ordered by time alone, because they may come in several
         // requests.
         let seq = if log.span_id == 0 { 0 } else { seq };
-        // A row with a task is an event of an event log, or a log line inside a span. Such a line
+        // A row with a task is an event of an event log, or a log line. A log line inside a span
         // does not cut the span into segments.
         let is_line = log.span_id == 0 || !log.is_event;
         let row = EventRow {

@@ -154,8 +154,7 @@ impl Flusher {
     /// Flushes one closed segment (steps 2 to 5).
     ///
     /// # Errors
-    /// Returns an error from the step that fails. The segment then still exists and may be flushed
-    /// again.
+    /// Returns an error from the step that fails. The call may then be repeated.
     pub fn flush(&mut self, segment: u64) -> Result<(), FlushError> {
         let left = match self.begun == Some(segment) {
             true => self.objects_of(&[segment])?.remove(&segment),

@@ -55,7 +55,7 @@ pub(super) fn read_closed(
     counters: &Counters,
 ) -> Result<Scan, FlushError> {
     let scan = match read_segment_on(&**data.disk(), &segment_path(&data.wal(), segment)) {
-        // An abandoned segment whose file was never created.
+        // For example, an abandoned segment whose file was never created.
         Err(error) if error.kind() == ErrorKind::NotFound => Scan::default(),
         Err(source) => return Err(FlushError::Wal { segment, source }),
         Ok(scan) => scan,

@@ -19,7 +19,8 @@ pub(crate) const FORWARDED: &str = "forwarded";
 /// of these data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// First segment of the log that is not in Parquet yet, or not forwarded by an agent.
+    /// Number of the first log segment that is not in Parquet yet, or not forwarded by an agent.
+    /// This segment may not exist yet.
     pub next_segment: u64,
     /// Ledger of the batches in the segments before `next_segment`, without those of forgotten
     /// processes.
@@ -53,7 +54,7 @@ fn remedy(path: &Path) -> String {
 }
 
 impl CheckpointError {
-    /// Reports whether the disk has no space left.
+    /// Reports whether the disk has no space left, or a quota is used up.
     pub(crate) fn is_full(&self) -> bool {
         let full = [
             std::io::ErrorKind::StorageFull,

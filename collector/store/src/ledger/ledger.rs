@@ -79,7 +79,7 @@ impl Ledger {
     }
 
     /// Reports whether a batch that is not entered yet has new information: a record, a loss, a
-    /// clock step, a changed burst-config, or an unknown process. Other batches report only known
+    /// clock step, a changed burst-config, or an unknown process. Other batches may report known
     /// losses, loads, provenance logs, the clock's state, the process's end, and windows without
     /// records.
     #[must_use]

@@ -26,7 +26,7 @@ pub struct MaintenanceCounters {
     pub hours_deleted_for_size: AtomicU64,
     /// Number of hours that were thinned.
     pub hours_thinned: AtomicU64,
-    /// Number of attempts to thin an hour that failed.
+    /// Number of failed attempts to thin an hour.
     pub thinning_failures: AtomicU64,
     /// Number of requests that thinning dropped.
     pub requests_thinned: AtomicU64,
@@ -38,6 +38,7 @@ pub struct MaintenanceCounters {
     pub deleted_bytes: AtomicU64,
     /// Number of updates of a table's Delta log that failed.
     pub delta_log_failures: AtomicU64,
-    /// Size of the files in `replaced/`, which queries in progress may still read, in bytes.
+    /// Size of the files that the last purge left in `replaced/`, in bytes. Queries in progress may
+    /// still read these files.
     pub replaced_bytes: AtomicU64,
 }

@@ -63,7 +63,7 @@ impl Care {
     }
 }
 
-/// Removes the directories of these deleted files if they are empty, except directories directly
+/// Removes directories that the removal of these files has left empty, except directories directly
 /// in the store's root.
 pub(super) fn remove_empty_directories(store: &Store, files: &[Path]) {
     let Some(root) = store.local_root() else {

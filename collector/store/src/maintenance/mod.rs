@@ -12,8 +12,8 @@
 //! 4. The inputs are moved to `replaced/`, where readers that listed them earlier find them.
 //! 5. They are deleted after a grace period, or earlier if replaced files take too much space.
 //!
-//! A crash leaves covered files, which readers ignore, or files of step 1. The first round after a
-//! start removes them. Merging and retention skip the files of segments that the checkpoint does
+//! A crash may leave covered files, which readers ignore, or files of step 1. The first round after
+//! a start removes them. Merging and retention skip the files of segments that the checkpoint does
 //! not cover, because the flusher may write these files again after a crash.
 //!
 //! Old hours may be thinned, by similar steps (see `thinning.rs`).

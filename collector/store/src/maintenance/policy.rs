@@ -16,16 +16,16 @@ use crate::tables::{Hour, Segments};
 /// whose files are not merged again before the hour is over. With a fan-in of 16, most rows were
 /// written once more.
 const FAN_IN: u64 = 24;
-/// Maximum number of files in one merge after an hour is over. A merge holds a few batches of rows
-/// of each file in memory.
+/// Maximum number of files in one merge after an hour is over, because a merge holds a few batches
+/// of rows of each file in memory. With more files, full tiers are merged first.
 const FILES_MAX: usize = 64;
 /// Maximum size of the inputs of a merge, in bytes.
 const BYTES_MAX: u64 = 512 << 20;
 /// Time after the end of an hour at which it counts as over, in ns. Services send within seconds,
 /// and retries take a few more.
 const QUIET_NS: i64 = 10 * 60 * 1_000_000_000;
-/// Time from the end of an hour until no more of its records can arrive. See
-/// `PartitionRule::received`.
+/// Time from the end of an hour until no more of its records arrive, unless a flush is delayed for
+/// more than about an hour. See `PartitionRule::received`.
 pub const SETTLED: Duration = Duration::from_secs(25 * 3_600);
 /// [`SETTLED`] in ns.
 const SETTLED_NS: i64 = SETTLED.as_nanos() as i64;
