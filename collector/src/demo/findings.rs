@@ -49,7 +49,8 @@ pub struct Findings {
 /// Reads a data directory. Blocks; must not be called from async code.
 ///
 /// # Errors
-/// Returns an error if the directory cannot be read, or has no trace.
+/// Returns an error if the directory cannot be read, if it has no complete trace, or if memory is
+/// short.
 pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Findings, QueryError> {
     let source =
         Source::open(data, runtime)?.with_observer(stroboscope_reports::progress::on_stderr());

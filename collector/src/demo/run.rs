@@ -71,7 +71,7 @@ pub enum DemoError {
     /// The collector failed.
     #[error(transparent)]
     Collector(#[from] CollectorError),
-    /// A flush failed.
+    /// A flush failed, or a thread of the collector panicked.
     #[error("the collected data could not be put into the store: {0}")]
     Flush(String),
     /// The analysis failed.

@@ -13,7 +13,8 @@ use stroboscope_reports::stderr::say;
 const RATES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 0.9];
 /// Latency at the knee, as a multiple of an idle ranker's latency.
 const KNEE: f64 = 3.0;
-/// Utilisation under the first load, for a ranker that works on one request at a time.
+/// Utilisation under the second load for warming up and under the first load of each sweep, for a
+/// ranker that works on one request at a time.
 const FIRST_BUSY: f64 = 0.4;
 /// Duration for which a load is held before its latencies are checked again, in seconds.
 const CHUNK_S: f64 = 2.0;

@@ -37,7 +37,7 @@ pub(super) struct Stage {
     accelerator_us: Option<u64>,
 }
 
-/// Seed of a load that follows [`Stage::repeat_users`].
+/// Seed of a load that directly follows [`Stage::repeat_users`].
 const REPEATED: u64 = 7_000_000_000;
 
 /// Settings with which a ranker starts. A setting that is `None` is switched off.
@@ -49,7 +49,7 @@ pub(super) struct RankerSettings {
     pub(super) slack_order: Option<usize>,
     /// Time that scoring a candidate takes without using a processor, in µs.
     pub(super) accelerator_us: Option<u64>,
-    /// File in which the ranker reports that another instance would pay off.
+    /// File in which the ranker reports that one more or one fewer instance would pay off.
     pub(super) capacity_file: Option<PathBuf>,
 }
 

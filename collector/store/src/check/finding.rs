@@ -10,7 +10,8 @@ pub enum FindingKind {
     DamagedFile,
     /// A later version of this program wrote a file.
     NewerFile,
-    /// A file in a table's directory is not one that the store writes.
+    /// A file in a table's directory is in no hour's directory, is not Parquet, or was written by
+    /// another program.
     StrangeFile,
     /// A crash or an error interrupted a compaction or a thinning and left files that readers
     /// ignore.

@@ -16,7 +16,7 @@ pub fn loss_cause_name(cause: i32) -> String {
     }
 }
 
-/// Reports whether a cause of loss means lost records. A cut string, an oversize field, dropped
+/// Reports whether a cause of loss means lost records. A cut string, an oversize value, dropped
 /// baggage, a dropped provenance log and dropped notes of the process lose no record.
 #[must_use]
 pub fn loses_records(cause_name: &str) -> bool {

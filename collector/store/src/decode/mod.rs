@@ -1,6 +1,6 @@
 //! Checks received data and converts them to rows. Checks of a batch cover every column's length,
-//! every string index, and every time that will be stored. After [`CheckedBatch::check`], the
-//! conversion of a batch cannot fail.
+//! every string index, and every time that the tables will contain. After [`CheckedBatch::check`],
+//! the conversion of a batch cannot fail.
 
 mod attributes;
 mod checked;

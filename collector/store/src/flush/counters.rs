@@ -23,7 +23,7 @@ pub struct Counters {
     /// Size of the records appended to the log, in bytes.
     pub wal_bytes_written: AtomicU64,
     /// Size in bytes of the log segments that are not flushed to the tables yet (in an agent: not
-    /// forwarded), without abandoned ones.
+    /// forwarded), without those that were abandoned after a failed write.
     pub wal_bytes: AtomicU64,
     /// Number of bytes written to Parquet files by flushes.
     pub parquet_bytes: AtomicU64,

@@ -22,7 +22,7 @@ pub struct Checkpoint {
     /// Number of the first log segment that is not in Parquet yet, or not forwarded by an agent.
     /// This segment may not exist yet.
     pub next_segment: u64,
-    /// Ledger of the batches in the segments before `next_segment`, without those of forgotten
+    /// Ledger of the batches in flushed or forwarded segments, without those of forgotten
     /// processes.
     pub ledger: Ledger,
 }

@@ -25,8 +25,8 @@ pub struct BatchLosses {
 ///
 /// A batch carries totals since its process started, so the loss between two batches is the
 /// difference of their totals. A gap of one or more missing batches counts as a loss of at least
-/// one record. If the number of a process's first batch is not 0, earlier batches are missing. This
-/// loss starts at `i64::MIN`, because its start is unknown.
+/// one record. If the first batch of a process does not have number 0, the batches before it count
+/// as missing. This loss starts at `i64::MIN`, because its start is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct LossWatch {
     /// Previous batch of each process.
