@@ -248,7 +248,7 @@ fn announce(options: &DemoOptions, pids: &[(&'static str, u32)]) {
         options.burst_config
     );
     let seconds = options.seconds;
-    // The task ends with the last line that it prints, or with the runtime.
+    // The task ends after its last line, or with the runtime.
     tokio::spawn(async move {
         let every = Duration::from_secs(5);
         let mut elapsed = every;

@@ -6,7 +6,7 @@
 //! 3. The segment is deleted.
 //!
 //! A repetition may deliver payloads twice. The other collector recognises batches by their number;
-//! readers recognise OTLP spans by their ids.
+//! readers leave out identical copies of OTLP spans.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
