@@ -14,10 +14,10 @@ use crate::name::is_named;
 pub(crate) struct SpanPath {
     /// Time from the start to the answer, in ns.
     pub(crate) latency_ns: u64,
-    /// Tree of the spans, by which the trace was cut.
+    /// Tree of the spans, by which the trace was cut into segments.
     pub(crate) outline: Vec<OutlineSpan>,
-    /// Spans on the critical path, as indices into the outline, each with the duration in ns for
-    /// which it is on the path. A span occurs once for each of its stretches on the path.
+    /// Segments of the critical path in order of time, each with the index of its span in the
+    /// outline and its duration in ns. Segments without a span are left out.
     pub(crate) steps: Vec<(usize, u64)>,
 }
 

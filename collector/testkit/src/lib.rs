@@ -53,7 +53,7 @@
 //! - Losses are counted for the whole process. A test whose records may be among the lost ones
 //!   panics.
 //! - A call of [`stroboscope::init`] by the code under test has no effect: the test's recording
-//!   goes on. [`start`] panics while the recording of an earlier call runs.
+//!   goes on. [`start`] panics while a recording that `init` began runs.
 //! - Spans of `tracing` are recorded if the test installs the layer or the subscriber of the SDK.
 
 mod archive;

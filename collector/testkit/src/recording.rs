@@ -43,7 +43,7 @@ impl Recording {
         };
         let until = Instant::now() + WAIT;
         loop {
-            // A request of its own, even if the thread has an open span.
+            // Begins a request of its own, even if the thread has an open span.
             let test = stroboscope::span!(request: TEST);
             if test.is_recorded() {
                 recording.context = test.context();
@@ -51,7 +51,7 @@ impl Recording {
                 recording.lease.archive.add_test(recording.context);
                 return Ok(recording);
             }
-            // The SDK opens its gate a moment after its start.
+            // The SDK begins to record a moment after its start.
             if Instant::now() > until {
                 return Err(format!("the SDK has not begun to record within {WAIT:?}"));
             }
@@ -79,7 +79,7 @@ impl Recording {
     }
 
     /// Returns the traces of the whole process, like [`traces`](Self::traces). They include those
-    /// of tasks and threads without the test's context, and of tests that ran or run concurrently.
+    /// of tasks and threads without the test's context, and of all tests since the collector began.
     ///
     /// # Panics
     /// Panics under the same conditions as [`traces`](Self::traces).

@@ -14,7 +14,7 @@ use crate::critical_path::{CriticalPath, SpanPath, paths};
 use crate::name::is_named;
 use crate::tree::text;
 
-/// Traces of a test, in order of their starts. Dereferences to a slice of [`Trace`].
+/// Traces of a test or process, in order of their starts. Dereferences to a slice of [`Trace`].
 #[derive(Debug)]
 pub struct Traces {
     traces: Vec<Trace>,
@@ -75,7 +75,7 @@ impl Traces {
         self.traces.iter().filter(is).collect()
     }
 
-    /// Explains where traces of this name are, if the test has none.
+    /// Explains why the test has no trace of this name; empty if the reason is unknown.
     fn hint(&self, name: &str) -> &'static str {
         if self.traces.iter().any(|trace| trace.is_open) {
             ". A span of the test has not ended, so it was not recorded"

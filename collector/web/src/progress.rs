@@ -12,7 +12,7 @@ const TOLD_EVERY: Duration = Duration::from_millis(250);
 /// Current task of a computation, and its progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// Name of the task, such as "reading"; empty while other answers are computed first.
+    /// Name of the task, such as "reading"; empty before the computation begins.
     pub(crate) task: &'static str,
     /// Unit of `done` and `total`, such as traces.
     pub(crate) unit: &'static str,
@@ -75,7 +75,7 @@ impl Task for StepCounter {
     fn add(&mut self, amount: u64) {
         self.step.done += amount;
         self.steps += 1;
-        // A call mostly adds a single trace, so the clock is read only at every 64th call.
+        // A call mostly adds a single trace, so only the first and every 64th call read the clock.
         let is_time = self.steps.is_multiple_of(64) && self.told.elapsed() >= TOLD_EVERY;
         if self.steps == 1 || is_time {
             self.told = Instant::now();

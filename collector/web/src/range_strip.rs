@@ -38,7 +38,7 @@ pub(crate) enum RangeUse {
 }
 
 /// Divisor of the store's length. If the range is shorter than the quotient, the picture shows only
-/// the range and eight times its length on each side.
+/// the range and eight times its length on each side, unless nothing began in that time.
 const RANGE_PART_MIN: i64 = 16;
 
 /// Returns the strip; nothing for a page that uses neither range nor root operation.
@@ -185,8 +185,8 @@ fn roots(html: &mut Html, scope: &Scope, rate: Option<&RequestRate>) {
     html.markup("</select></label>");
 }
 
-/// Counts the spans in each column that begin a request of the root operation. Returns `None` if
-/// the operation has no counts over time.
+/// Counts the spans in each column that begin a request, of the root operation if one is selected.
+/// Returns `None` if the operation has no counts over time.
 fn counts(scope: &Scope, rate: &RequestRate) -> Option<Vec<u64>> {
     let columns = rate.columns.iter();
     if scope.root.is_empty() {

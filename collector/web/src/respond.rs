@@ -22,7 +22,8 @@ use crate::range_strip::{RangeUse, range_strip};
 use crate::scope::Scope;
 use crate::site::Site;
 
-/// Time within which an answer is sent in one piece, with its status.
+/// Time within which an answer is sent in one piece, with its status. Also the time for which a
+/// page waits for a later reading of requests over time.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Time for which a page waits for the first reading of requests over time. After that, its strip
 /// has no picture.
@@ -92,7 +93,7 @@ impl Head {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoPage {
     pub(crate) status: StatusCode,
-    /// Description of the problem and its remedy.
+    /// Description of the problem for users, often with a remedy.
     pub(crate) message: String,
 }
 
@@ -199,8 +200,8 @@ fn of_content(content: Result<Html, NoPage>) -> Answer {
     }
 }
 
-/// Sends a page. `make` computes its content, unless the content for this `key` (the page's
-/// address) and the same files of the store is cached. `make` may take long, and is not async.
+/// Sends a page. `make` computes its content, unless the content for this `key` and the same files
+/// of the store is cached or being computed. `make` may take long, and is not async.
 pub(crate) async fn page(
     site: &Site,
     head: Head,
@@ -358,8 +359,8 @@ async fn whole(site: &Site, head: Head, answer: Answer) -> Response {
     (status, headers, page.await).into_response()
 }
 
-/// Writes a part of a page on a blocking thread, because its strip looks through the rates of all
-/// files.
+/// Writes a page or its beginning on a blocking thread, because its strip looks through the rates
+/// of all files.
 async fn written(site: &Site, write: impl FnOnce(&Site) -> String + Send + 'static) -> String {
     let site = site.clone();
     let written = tokio::task::spawn_blocking(move || write(&site)).await;

@@ -55,8 +55,8 @@ impl EventCells {
     }
 }
 
-/// Converts a row that is not stored yet to a span. `texts` are the interned strings of its rows,
-/// in the order of their ids.
+/// Converts a row that is not stored yet to a span. `texts` are the interned strings to which the
+/// ids in the row refer, in the order of the ids.
 #[must_use]
 pub fn span_record(row: &SpanRow, texts: &[Arc<str>]) -> SpanRecord {
     Spans::cells_of(row).record(texts)

@@ -27,7 +27,7 @@ use super::shredding::AttributeColumn;
 pub struct ColumnFacts {
     /// True if there may be any values in addition to those listed.
     pub is_unknown: bool,
-    /// True if some rows may have no value.
+    /// True if some rows may have no value; without meaning if `is_unknown` is true.
     pub may_be_absent: bool,
     /// Possible values, as texts, except numbers in `between`. The list is complete unless
     /// `is_unknown` is true.
@@ -43,8 +43,8 @@ pub struct RowGroupFacts<'a> {
     pub(super) source: &'a ParquetSource,
     pub(super) metadata: &'a ParquetMetaData,
     pub(super) group: &'a RowGroupMetaData,
-    /// Dictionaries that were read, by index of the column; `None` for a column without a complete
-    /// dictionary.
+    /// Values of dictionaries that were read, by index of the column; `None` for a column without a
+    /// complete and readable dictionary of texts or integers.
     pub(super) read: RefCell<HashMap<usize, Option<Vec<String>>>>,
 }
 
@@ -162,7 +162,7 @@ impl RowGroupFacts<'_> {
         facts
     }
 
-    /// Returns all distinct values of a column; `None` unless all its pages refer to its
+    /// Returns all distinct texts or integers of a column; `None` unless all its pages refer to its
     /// dictionary.
     fn dictionary(&self, column: &ColumnChunkMetaData) -> Option<Vec<String>> {
         column.dictionary_page_offset()?;
@@ -184,8 +184,8 @@ impl RowGroupFacts<'_> {
     }
 }
 
-/// Decodes texts or 64-bit integers from Parquet's plain encoding to texts; `None` for other types,
-/// or if the bytes are damaged.
+/// Decodes texts or 64-bit integers from Parquet's plain encoding to texts; `None` for values of
+/// other types, or if the bytes are damaged.
 fn plain_values(of: Type, bytes: &Bytes, count: usize) -> Option<Vec<String>> {
     let mut values = Vec::new();
     let mut rest = &bytes[..];

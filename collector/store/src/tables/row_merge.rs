@@ -29,7 +29,7 @@ pub(super) trait KeyedBatches {
 /// File that is being merged, with its current batch.
 struct Input<B> {
     batches: B,
-    /// Index of the current batch in `held`.
+    /// Index of the current batch in [`RowMerge::held`].
     held: usize,
     keys: Vec<SortKey>,
     /// Index of the next row.

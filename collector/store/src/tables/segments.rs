@@ -1,9 +1,10 @@
 //! Log segments of a file, parsed from its name, and the files that another file covers.
 //!
 //! `seg-N` contains the rows of segment N of the log for its table and hour. A compacted file is
-//! `seg-A-B`. It *covers* the files of the same directory whose segments all lie in A to B, because
-//! it contains their rows. Readers ignore covered files. A compacted file therefore replaces its
-//! inputs at the moment it appears, and a crash before they are removed duplicates nothing.
+//! `seg-A-B`. It *covers* the files of the same directory with a part of the segments A to B,
+//! because it contains their rows. Readers ignore covered files. A compacted file therefore
+//! replaces its inputs at the moment it appears, and a crash before they are removed duplicates
+//! nothing.
 //!
 //! `seg-N-thinned` and `seg-A-B-thinned` are files without the requests that thinning dropped. They
 //! also cover the file of the same segments that is not thinned.

@@ -13,7 +13,7 @@ use super::read_budget::ReadBudget;
 use super::reader::TableFile;
 
 /// Snapshot of a store, and the distribution of its rows over trace ids. Plans of equal files and
-/// time ranges are equal, so all processes cut the store alike.
+/// time ranges are equal if all files can be opened, so all processes cut the store alike.
 #[derive(Debug)]
 pub struct ShardPlan {
     files: Vec<Vec<(Path, u64)>>,

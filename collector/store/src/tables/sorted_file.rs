@@ -29,7 +29,7 @@ use super::values::values;
 /// Prefix of attribute columns with texts, which are read as dictionaries.
 const TEXT_COLUMNS: &str = "text:";
 
-/// Part of the error for a file that a later version of this program wrote.
+/// Part of the error for a file with a later schema version.
 pub(super) const NEWER: &str = "is newer than this program";
 /// Error for a Parquet file of another program.
 pub(super) const FOREIGN: &str =
@@ -141,8 +141,8 @@ fn type_of_more(field: &Field) -> DataType {
 }
 
 /// Returns a schema with all columns of some files: the columns of the table in their order, then
-/// the attribute columns in the order of their names. If there are too many attribute columns,
-/// drops the rarest ones, whose values then become JSON.
+/// the other columns in the order of their names. If there are too many attribute columns, drops
+/// the rarest ones, whose values then become JSON.
 pub(super) fn union(table: StoreTable, files: &[SortedFile]) -> Result<SchemaRef, String> {
     let declared = schema(table);
     let mut more = std::collections::BTreeMap::new();

@@ -62,7 +62,8 @@ pub(super) struct SpillRequest<'a> {
     pub(super) range: IdRange,
     /// True to verify the checksums of the opened files.
     pub(super) is_verified: bool,
-    /// Maximum number of files that are read together, or merged in one group.
+    /// Maximum number of files that are read together (at least 1), or merged in one group (at
+    /// least 2).
     pub(super) files_max: usize,
 }
 
@@ -391,7 +392,7 @@ impl SpillRequest<'_> {
 }
 
 /// Creates an unnamed file in the data directory's `cache/`. Uses the system's temporary directory
-/// if that is not writable or the store is not local. Returns the file with its directory.
+/// if this fails or the store is not local. Returns the file with its directory.
 pub(super) fn temporary_file(store: &Store) -> Result<(PathBuf, File), StoreError> {
     let root = store.local_root().filter(|root| root.is_dir());
     if let Some(directory) = root.map(|root| root.join("cache"))

@@ -1,4 +1,4 @@
-//! Operation facts of files: from the metadata of large files, otherwise from a scan of all spans.
+//! Operation facts of files: from the metadata if it has them, otherwise from a scan of all spans.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct Entry {
     inner: BTreeSet<(Arc<str>, Arc<str>)>,
     roots: BTreeSet<(String, String)>,
     marked: BTreeSet<(String, String)>,
-    /// Service, name, length in ns and id of each long trace.
+    /// Service, name, length in ns and id of the longest traces of operations.
     long: BTreeSet<(String, String, i64, u128)>,
 }
 

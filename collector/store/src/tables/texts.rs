@@ -1,5 +1,5 @@
-//! Text columns. They are written from interned strings, and read with one allocation for equal
-//! texts.
+//! Text columns. They are written from interned strings, and their texts are interned again when
+//! they are read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl TextColumns {
 /// bound its memory.
 const NAMES_MAX: usize = 65_536;
 
-/// Interner of texts, so that equal texts share one allocation.
+/// Interner of texts, so that equal texts share one allocation until the interner drops them.
 #[derive(Debug, Default)]
 pub(super) struct StringInterner(HashMap<Arc<str>, Arc<str>>);
 

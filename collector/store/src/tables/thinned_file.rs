@@ -47,7 +47,8 @@ pub(crate) struct ThinnedFile {
 /// Writes `file` to `path` durably, without the requests that `log` drops.
 ///
 /// # Errors
-/// Returns an error if the file is damaged, if the store fails, or if `goes_on` returned false.
+/// Returns an error if the file is damaged, if the store or the log fails, or if `goes_on` returned
+/// false.
 pub(crate) fn thin_file(
     store: &Store,
     table: StoreTable,

@@ -55,7 +55,7 @@ pub(crate) struct ThinningLog {
 impl ThinningLog {
     /// Decides about all requests in `thinned`, the files of spans and of events that are thinned.
     /// `others` are files in which requests may have further records: a request with a record in
-    /// them stays unchanged, as does a request with unreadable attributes.
+    /// them stays unchanged, as does a request that is too large or has unreadable attributes.
     ///
     /// # Errors
     /// Returns an error if a file is damaged, if the store or a temporary file fails, or if

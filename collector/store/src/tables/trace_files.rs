@@ -24,7 +24,7 @@ const CURSORS_MAX: usize = 2_048;
 const FILES_MIN: usize = 4;
 /// Assumed size of an open file's metadata, in bytes.
 const FOOTER_BYTES: usize = 32 << 10;
-/// Maximum size of the pages and rows that are read ahead from an open file, in bytes.
+/// Assumed maximum size of the pages and rows that are read ahead from an open file, in bytes.
 const READ_AHEAD_BYTES_MAX: u64 = 1 << 20;
 /// Assumed ratio of the uncompressed to the compressed size of a file.
 const UNPACKED_TIMES: u64 = 4;
@@ -223,8 +223,8 @@ impl TraceFiles {
             .sum()
     }
 
-    /// Returns the number of files of the store that were opened and not skipped, including those
-    /// that were merged to temporary files.
+    /// Returns the number of files of the store that were opened, and neither skipped nor left out
+    /// as damaged, including those that were merged to temporary files.
     #[must_use]
     pub fn files(&self) -> usize {
         self.read

@@ -99,9 +99,9 @@ impl<T: RowBytes> KeptRows<'_, T> {
 }
 
 impl TraceReader {
-    /// Returns the rows of the next trace; `None` at the end. Keeps only the first `spans_max` of
-    /// its spans, with their events. Takes `forms` bytes of `share` per byte of a row, because the
-    /// caller converts rows to other forms. Leaves out and counts rows beyond
+    /// Returns the rows of the next trace; `None` at the end. If it has over `spans_max` spans,
+    /// keeps only the first ones and their events. Takes `forms` bytes of `share` per byte of row,
+    /// because the caller converts rows to other forms. Leaves out and counts rows beyond
     /// [`RECORDS_PER_TRACE_MAX`].
     ///
     /// # Errors

@@ -203,9 +203,9 @@ impl TraceReader {
         false
     }
 
-    /// Replaces the content of `trace` with the first `spans_max` spans of trace `id` and their
-    /// events. These are the spans that start first if `spans_max` is below
-    /// [`RECORDS_PER_TRACE_MAX`]. Attributes and elements of other spans may remain in `trace`.
+    /// Replaces the content of `trace` with trace `id` or, if this has more than `spans_max` spans,
+    /// with that many of them and their events. These are the spans that start first if `spans_max`
+    /// is below [`RECORDS_PER_TRACE_MAX`]. Attributes and elements of other spans may remain.
     /// Trace `id` must be the next one. Calls `room` like [`TraceReader::next_within`]. Returns the
     /// number of all spans of the trace.
     ///
@@ -374,8 +374,7 @@ impl TraceReader {
     }
 }
 
-/// Sorts the spans of a trace in the order of the store, which does not depend on the order of its
-/// files.
+/// Sorts the spans of a trace in the order of the store's files: by start, span id and process.
 pub fn sort_spans(spans: &mut [SpanRecord]) {
     spans.sort_by_key(|span| (span.start_ns, span.span_id, span.process));
 }

@@ -18,11 +18,11 @@ use super::sorted_file::{FOREIGN, NEWER, SortedFile, union};
 /// Problem that makes a file unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// A later version of this program wrote the file.
+    /// The schema version of the file is later than that of this program.
     Newer(String),
     /// Another program wrote the file.
     Foreign(String),
-    /// The file is unreadable or truncated, or contradicts its metadata.
+    /// The file is unreadable, truncated or unsorted, or contradicts its metadata.
     Damaged(String),
 }
 

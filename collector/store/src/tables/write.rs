@@ -145,7 +145,7 @@ pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
     Ok(size)
 }
 
-/// Returns the Parquet properties with which all files of a table are written.
+/// Returns the Parquet properties with which all files of a table in the store are written.
 pub(super) fn properties(table: StoreTable) -> Result<WriterProperties, StoreError> {
     let compression = Compression::ZSTD(ZstdLevel::try_new(1)?);
     Ok(properties_with(table, compression))

@@ -51,8 +51,8 @@
 //!   offset and length, and the reader continues after them.
 //!
 //! A complete header that is damaged or of an unknown version is logged as an error, too. The
-//! reader then uses the first record's marker for all records, and reads them as version 2. A
-//! shorter file counts as a torn tail, unless it is empty.
+//! reader then uses the first record's marker for all records, and reads them as version 2. A file
+//! that is shorter than a header counts as a torn tail, unless it is empty.
 
 /// Magic bytes at the start of a segment.
 pub(super) const MAGIC: &[u8; 8] = b"STRBWAL\0";

@@ -22,7 +22,7 @@ pub enum WalError {
         /// Error message of the system.
         detail: String,
     },
-    /// The disk failed for another reason.
+    /// The system reported another error.
     #[error("cannot write {path}: {detail}; check the disk, appends are retried automatically")]
     Io {
         path: PathBuf,
@@ -57,7 +57,7 @@ struct Open {
 pub struct Writer {
     directory: PathBuf,
     disk: Arc<dyn Disk>,
-    /// Number of the open segment, or of the segment that the next append begins.
+    /// Number of the open segment, or of the segment that the next append or probe begins.
     number: u64,
     open: Option<Open>,
     /// Segments that were abandoned after failures. They are flushed like segments that were
@@ -76,9 +76,9 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Creates a writer of the log in the existing directory `directory`, whose first segment will
-    /// be `number`. It creates no file before the first append or probe, so that an idle collector
-    /// leaves no empty files.
+    /// Creates a writer of the log in the existing directory `directory`. The first segment that it
+    /// begins is `number`. It creates no file before the first append or probe, so that an idle
+    /// collector leaves no empty files.
     #[must_use]
     pub fn new(directory: &Path, number: u64) -> Self {
         Self::on(Arc::new(LocalDisk), directory, number)

@@ -37,15 +37,15 @@ pub(super) struct Member<'a> {
 }
 
 /// Collects the members of `json` into `members`. Returns false if `json` is not an object. Parses
-/// flat objects itself, and lets serde_json validate values that are lists or objects.
+/// most flat objects itself, and lets serde_json parse escapes, reals, and inner lists and objects.
 pub(super) fn find_members<'a>(json: &'a str, members: &mut Vec<Member<'a>>) -> bool {
     members.clear();
     let mut at = Scan { json, offset: 0 };
     at.object(members).is_some()
 }
 
-/// Removes the member `key` from a JSON object, if its value is a text. Returns the rest (`None` if
-/// nothing is left), and the text. Returns `None` if there is no such member.
+/// Removes all members `key` from a JSON object, if any of them is a text. Returns the rest (`None`
+/// if nothing is left), and the first of these texts. Returns `None` if there is no such text.
 pub(in crate::tables) fn without_text(json: &str, key: &str) -> Option<(Option<String>, String)> {
     let mut members = Vec::new();
     if !find_members(json, &mut members) {
@@ -163,8 +163,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Returns the length of the prefix without quotes, backslashes and control characters. Checks
-/// eight bytes at a time (SWAR). A borrow affects only bytes above a match, so the lowest match is
+/// Returns the length of the prefix without quotes, backslashes and bytes below 0x20. Checks eight
+/// bytes at a time (SWAR). A borrow affects only bytes above a match, so the lowest match is
 /// correct.
 fn plain_bytes(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;

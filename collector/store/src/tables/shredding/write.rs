@@ -21,7 +21,7 @@ const LOOKED_AT: usize = 8_192;
 
 /// Rows that may have attributes.
 pub(in crate::tables) trait HasAttributes {
-    /// Returns the attributes as one JSON object; `None` if there are none.
+    /// Returns the attributes as JSON, normally one object; `None` if there are none.
     fn attributes(&self) -> Option<&str> {
         None
     }
