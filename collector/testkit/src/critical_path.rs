@@ -21,8 +21,8 @@ pub(crate) struct SpanPath {
     pub(crate) steps: Vec<(usize, u64)>,
 }
 
-/// Critical path of a trace: the spans that determined its duration. Any of them, made slower,
-/// would have delayed the end.
+/// Critical path of a trace: the spans that determined the duration of its first span. Any of them,
+/// made slower, would have delayed its end.
 pub struct CriticalPath<'a> {
     records: &'a TraceRecords,
     path: &'a SpanPath,

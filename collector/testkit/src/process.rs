@@ -153,7 +153,7 @@ impl Drop for Process {
 }
 
 /// Runs a future of the collector on a runtime of its own, and waits for it. The caller's thread
-/// may belong to another runtime, in which it must not enter this one.
+/// may belong to another runtime, so it must not enter this one.
 fn wait_for<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {

@@ -42,7 +42,7 @@ pub(crate) struct RequestKey {
     /// Text that identifies the state of the store's files, see
     /// [`Site::state`](crate::site::Site::state).
     pub(crate) state: String,
-    /// Model for the critical path; `None` if the path is not needed.
+    /// Model for the critical path; `None` if the path is not needed or no model is available.
     pub(crate) model: Option<Arc<Inference>>,
     pub(crate) asked: RequestAsked,
 }
@@ -288,7 +288,7 @@ mod tests {
         };
         assert_eq!(ask("a", 3), (Ok(true), 1));
         assert_eq!(ask("a", 3), (Ok(true), 1));
-        // Other files, another request.
+        // The files or the request differ.
         assert_eq!(ask("b", 3), (Ok(true), 2));
         assert_eq!(ask("b", 4), (Ok(true), 3));
         assert_eq!(ask("b", 4), (Ok(true), 3));
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(known("a"), Some((true, false)));
         assert_eq!(known("b"), None);
         assert!(models.model("b", open).is_ok());
-        // Young.
+        // The model is young.
         assert_eq!(known("c"), Some((true, true)));
         let mut kept = lock(&models.model);
         let kept_model = kept.as_mut().unwrap();

@@ -133,8 +133,7 @@ fn content_of(
     Ok(html)
 }
 
-/// Writes the headline: the last change of latency, percentiles, failures, and the waits of
-/// requests.
+/// Writes the headline: a change of latency, percentiles, failures, and the waits of requests.
 fn headline(html: &mut Html, report: &OverviewReport) {
     if report.used_traces == 0 {
         return;

@@ -8,9 +8,9 @@ use axum::http::StatusCode;
 
 use crate::answer_cache::Answer;
 
-/// Minimum interval between recomputations for one address.
+/// Minimum age of a cached answer before it is recomputed.
 const FRESH_FOR: Duration = Duration::from_secs(5);
-/// Inverse of the maximum share of time spent on recomputation.
+/// Minimum age of a cached answer before it is recomputed, as a multiple of its computation time.
 const PART_OF_TIME: u32 = 10;
 
 /// Maximum number of cached answers, each of a different address.

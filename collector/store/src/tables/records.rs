@@ -93,7 +93,7 @@ pub fn add_span(
 }
 
 impl RowLayout<Spans> {
-    /// Returns the span of a row with its selected attributes.
+    /// Returns the span of a row with its attributes that are selected or needed for weights.
     pub(super) fn span(&self, row: usize, context: &mut ReadContext) -> SpanRead {
         SpanRead {
             record: self.cells[row].record(&self.texts),

@@ -103,7 +103,7 @@ impl Segments {
     }
 }
 
-/// Returns the covered files among `files`, each with the file that covers it.
+/// Returns the covered files among `files`, each with a file that covers it.
 #[must_use]
 pub(super) fn covered<'a>(files: impl Iterator<Item = &'a Path>) -> BTreeMap<&'a Path, &'a Path> {
     let mut directories: BTreeMap<&str, Vec<(Segments, &Path)>> = BTreeMap::new();

@@ -103,7 +103,7 @@ pub(in crate::tables) fn fold(
 }
 
 /// Adds members to the text of a JSON object, and creates an object if there is none. Returns
-/// `None` if there are neither an object nor members.
+/// `None` if there are neither JSON nor members.
 fn with(said: Option<&str>, members: &str) -> Option<String> {
     if members.is_empty() {
         return said.map(str::to_owned);

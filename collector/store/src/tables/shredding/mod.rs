@@ -23,5 +23,5 @@ pub(super) use name::AttributeColumn;
 pub(super) use read::ShreddedColumns;
 pub(super) use write::{HasAttributes, Shredder};
 
-/// Maximum number of attribute columns in a file that is not merged.
+/// Maximum number of attribute columns in a file that is not merged, and of remembered positions.
 pub(super) const COLUMNS_MAX: usize = 128;
