@@ -63,8 +63,9 @@ impl Recording {
     /// order of their starts: one for each span that the code under test began outside of any other
     /// span. The [crate's documentation](crate) describes which traces belong to a test.
     ///
-    /// Open spans are not recorded yet. Waits up to a second for this test's spans to end. Blocks
-    /// the thread, also in async code, so await the tasks under test first.
+    /// Open spans are not recorded yet; ended spans below them form a trace of their own. Waits up
+    /// to a second for this test's spans to end. Blocks the thread, also in async code, so await
+    /// the tasks under test first.
     ///
     /// # Panics
     /// Panics if the process lost records since this recording began, or if the collector does not

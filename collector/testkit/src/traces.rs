@@ -23,8 +23,8 @@ pub struct Traces {
     ids: HashSet<u128>,
 }
 
-/// One trace: a span that the code under test began outside of any other span, with everything
-/// recorded below it. Its `Display` form is a tree of the spans, with the time on the critical
+/// One trace: usually a span that the code under test began outside of any other span, with the
+/// records below it. Its `Display` form is a tree of the spans, with the time on the critical
 /// path.
 #[derive(Debug)]
 pub struct Trace {

@@ -21,7 +21,7 @@ use crate::root_series::root_series;
 use crate::scope::Scope;
 use crate::site::Site;
 
-/// Default number of rows in the tables of root operations and of losses.
+/// Default maximum number of rows in the tables of root operations and of losses.
 const ROWS_SHOWN: usize = 15;
 
 pub(crate) async fn overview(State(site): State<Site>, scope: Scope) -> Response {
