@@ -22,7 +22,7 @@ pub(crate) struct SpanPath {
 }
 
 /// Critical path of a trace: the spans that determined the duration of its first span. Any of them,
-/// made slower, would have delayed its end.
+/// made slower, would have delayed the end of the first span.
 pub struct CriticalPath<'a> {
     records: &'a TraceRecords,
     path: &'a SpanPath,
