@@ -23,6 +23,6 @@ pub(super) use name::AttributeColumn;
 pub(super) use read::ShreddedColumns;
 pub(super) use write::{HasAttributes, Shredder};
 
-/// Maximum number of attribute columns in a file that is not merged. Also limits the positions in an
-/// object at which a shredder remembers the last attribute.
+/// Maximum number of attribute columns in a file that is not merged. Also limits the positions in
+/// an object at which a shredder remembers the last attribute.
 pub(super) const COLUMNS_MAX: usize = 128;
