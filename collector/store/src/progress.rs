@@ -10,7 +10,7 @@ pub trait Observer: Debug + Send + Sync {
     fn begin(&self, task: &'static str, unit: &'static str, total: Option<u64>) -> Box<dyn Task>;
 }
 
-/// Task whose progress a display shows, until the value is dropped.
+/// Task whose progress a display may show, until the value is dropped.
 pub trait Task: Debug + Send {
     /// Adds `amount`, in the unit of the task, to the amount that is done.
     fn add(&mut self, amount: u64);

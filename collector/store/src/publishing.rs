@@ -14,11 +14,11 @@ pub enum PublishFailure {
     Unavailable,
     /// The object store denies access: credentials or permissions are wrong.
     Denied,
-    /// The bucket or prefix does not exist.
+    /// The bucket or an object in it does not exist.
     Missing,
     /// Another collector publishes under the same name.
     Fenced,
-    /// A local file cannot be read.
+    /// The local disk or the operating system failed.
     Local,
     /// Publishing failed for any other reason.
     Other,
@@ -56,13 +56,13 @@ pub struct PublishCounters {
     pub files: AtomicU64,
     /// Total size of the files uploaded to the object store, in bytes.
     pub bytes: AtomicU64,
-    /// Number of local files that are to be published, but are not in the published list yet.
+    /// Number of local files to publish that the published list, as far as known, lacks.
     pub files_behind: AtomicU64,
-    /// Total size of the local files that are to be published, but are not in the published list
-    /// yet, in bytes.
+    /// Total size of the local files to publish that the published list, as far as known, lacks, in
+    /// bytes.
     pub bytes_behind: AtomicU64,
-    /// Number of files that local retention deleted before they were published, except files that
-    /// were too old to be published.
+    /// Number of local files that were deleted before they were published, except files that were
+    /// too old to be published.
     pub files_missed: AtomicU64,
     /// Number of objects deleted from the object store because nothing refers to them any more.
     pub objects_deleted: AtomicU64,

@@ -4,8 +4,8 @@ use std::fmt::{Debug, Formatter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Amount that a query takes from the pool beyond its immediate need, in bytes, to take memory less
-/// often.
+/// Maximum reserve that a query holds beyond its use, in bytes, so that it takes memory from the
+/// pool less often.
 const STEP_BYTES: usize = 256 << 10;
 
 /// Name of the limit of a program that runs a single query.
@@ -184,7 +184,7 @@ impl QueryShare {
             }
             let held = used.saturating_add(STEP_BYTES).min(query_max);
             if !memory.lend_or_reclaim(held - self.held) {
-                // The program has a single query, so the other shares are its own.
+                // In a program with a single query, the other shares are its own.
                 let is_alone = memory.0.bound == OF_ONE;
                 let lack = if is_alone {
                     memory.lack_of_one()
@@ -200,7 +200,7 @@ impl QueryShare {
     }
 
     /// Reduces the query's use by `bytes`. Returns unused memory to the pool, except a reserve of
-    /// 256 KiB.
+    /// at most 256 KiB.
     pub fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
         let less = self.held.saturating_sub(self.used + STEP_BYTES);

@@ -1,4 +1,4 @@
-//! Rows of the stored tables as plain structs, between the wire formats and the Parquet columns.
+//! Rows of the stored tables except `kernel`, as plain structs that become Parquet columns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Strings {
     }
 }
 
-/// Row of a finished span. Times are in ns since the Unix epoch.
+/// Row of a span. Times are in ns since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanRow {
     /// Id of the request; 0 for none.
@@ -165,7 +165,7 @@ pub struct BatchRow {
     pub events: u32,
     /// Windows recorded since the previous batch. A long window comes in pieces while it is open.
     pub windows: Vec<WindowRow>,
-    /// Losses, each with its cause and the number of losses since the process started.
+    /// Causes of losses, each with its count since the process started.
     pub losses: Vec<(StringId, u64)>,
     /// Clock steps, each with its time in ns since the Unix epoch and the size of the step in ns.
     pub clock_steps: Vec<(i64, i64)>,
@@ -203,7 +203,7 @@ pub struct ProvenanceRow {
 pub struct Rows {
     /// Interned strings of the rows.
     pub strings: Strings,
-    /// Rows of finished spans.
+    /// Rows of spans.
     pub spans: Vec<SpanRow>,
     /// Rows of events and of log lines from OTLP.
     pub events: Vec<EventRow>,

@@ -1,5 +1,4 @@
-//! Deletes data because of their age or the size limit: whole hours of all tables, the oldest
-//! first.
+//! Deletes data because of its age or the size limit, hour by hour in all tables, the oldest first.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -75,7 +74,7 @@ impl Care {
     }
 
     /// Moves the files of a deletion in progress to `replaced/`. The caller began this deletion, or
-    /// a crash interrupted it. Readers already ignore these files.
+    /// a crash or an error interrupted it. Readers already ignore these files.
     pub(super) fn end_deletion(&self) -> Result<(), MaintenanceError> {
         let files = self.store().begun_deletion()?;
         if files.is_empty() {

@@ -20,8 +20,8 @@ const GRACE: Duration = Duration::from_secs(3_600);
 /// Default maximum size of all replaced files, in bytes.
 const REPLACED_BYTES_MAX: u64 = 4 << 30;
 
-/// Maximum number of retried spans that are remembered after a round, to drop their events as well.
-/// If there are more, all are forgotten, and their events may stay duplicated.
+/// Maximum number of retried spans that are remembered after a successful round, to drop their
+/// events as well. If there are more, all are forgotten, and their events may stay duplicated.
 const RETRIED_MAX: usize = 1 << 20;
 
 /// Settings by which old hours are thinned.
@@ -41,8 +41,8 @@ pub struct ThinningSettings {
 pub struct MaintenanceSettings {
     /// True if small files are merged.
     pub compacts: bool,
-    /// True to treat every hour as one for which no more records arrive, for a store without a
-    /// collector.
+    /// True to merge every hour as if no more records arrived for it, and to thin all due hours in
+    /// one round, for a store without a collector.
     pub is_at_rest: bool,
     /// Time from the end of an hour until it is deleted; `None` for no limit.
     pub keep: Option<Duration>,
@@ -80,7 +80,7 @@ impl Default for MaintenanceSettings {
 pub enum MaintenanceError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Files could not be merged or thinned.
+    /// Files were not merged or thinned.
     #[error("cannot compact: {0}")]
     Merge(#[from] MergeError),
 }
@@ -100,7 +100,8 @@ pub struct Care {
     pub(super) settings: MaintenanceSettings,
     pub(super) counters: Arc<MaintenanceCounters>,
     retried: RetriedSpans,
-    /// Damaged files. No merge includes a damaged file, or files on both sides of a damaged file.
+    /// Files that merges reported as damaged. In later rounds, no merge includes one of them, or
+    /// files on both sides of one.
     damaged: BTreeSet<Path>,
     /// Hours that are not thinned, because a file is damaged or all their requests stay unchanged.
     pub(super) unthinnable: BTreeSet<Hour>,
@@ -132,18 +133,18 @@ impl Care {
         &self.store
     }
 
-    /// Returns the damaged files, which no merge includes.
+    /// Returns the files that merges reported as damaged. Later rounds do not merge them.
     #[must_use]
     pub fn damaged(&self) -> &BTreeSet<Path> {
         &self.damaged
     }
 
-    /// Performs all maintenance that is due. `next_segment` is that of the checkpoint. Merging and
+    /// Performs maintenance that is due. `next_segment` is that of the checkpoint. Merging and
     /// thinning stop when `goes_on` returns false.
     ///
     /// # Errors
-    /// Returns an error if the store fails. A damaged file is no error: it stays unchanged and is
-    /// counted and logged.
+    /// Returns an error if the store fails. A damaged file is no error: merging and thinning leave
+    /// it unchanged, and count and log their failure.
     pub fn round(
         &mut self,
         next_segment: u64,
@@ -171,8 +172,8 @@ impl Care {
     }
 
     /// Returns the files of a table that may be merged, as runs of neighbours in one directory.
-    /// Omits imported files, files of segment `next_segment` or later, and runs of a single file. A
-    /// damaged or a thinned file ends a run.
+    /// Omits files without segments in their names, such as imports, files of segment
+    /// `next_segment` or later, and runs of a single file. A damaged or a thinned file ends a run.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -201,7 +202,7 @@ impl Care {
         Ok(stretches)
     }
 
-    /// Performs all due merges of a table. Returns false if `goes_on` stopped it.
+    /// Performs due merges of a table. Returns false if `goes_on` stopped it.
     fn compact_table(
         &mut self,
         table: StoreTable,

@@ -1,4 +1,4 @@
-//! Thins old hours: keeps a share of their requests, whose weights increase (see
+//! Thins old hours: drops some of their requests, and increases the weights of others (see
 //! [`stroboscope_analysis::thinning`]).
 //!
 //! The hour's files of spans, events and provenance are written again without the dropped requests,
@@ -33,7 +33,8 @@ type RequestFiles = Vec<Vec<(Path, u64)>>;
 impl Care {
     /// Thins the hours that are due, the oldest first. In a running collector, thins at most one
     /// hour in a round, so that merges of recent hours do not wait. Skips hours with files of
-    /// segment `next_segment` or later, or with damaged files. Stops when `goes_on` returns false.
+    /// segment `next_segment` or later, and hours with known damage. Stops when `goes_on` returns
+    /// false.
     ///
     /// # Errors
     /// Returns an error if the store fails. The hour is then thinned in all tables or in none.
@@ -153,8 +154,8 @@ impl Care {
         Ok(true)
     }
 
-    /// Deletes the files of a thinning that did not become visible. If it became visible, makes
-    /// that durable, so that the covered files can be moved.
+    /// Deletes the files of a thinning that is not visible yet. If there is none, makes the end of
+    /// the last thinning durable, so that the covered files can be moved.
     pub(super) fn abandon_thinning(&self) -> Result<(), StoreError> {
         let files = self.store().begun_thinning()?;
         if files.is_empty() {

@@ -27,8 +27,7 @@ pub struct EventRead {
     pub time_ns: i64,
     pub seq: u32,
     pub host: Arc<str>,
-    /// Task of an event of an event log, or of a log line from OTLP; `None` for an event inside a
-    /// span.
+    /// Task of an event of an event log, or of a log line from OTLP; `None` for other events.
     pub task: Option<Arc<str>>,
     pub name: Arc<str>,
     pub attributes: AttributeValues,
@@ -44,7 +43,7 @@ pub struct EventAttacher {
 }
 
 impl EventAttacher {
-    /// Attaches the events in their order to a trace, which must already have all its spans, in the
+    /// Attaches the events in their order to a trace, which must already have its spans, in the
     /// order of [`sort_spans`](super::sort_spans). Empties `events`. Drops copies of spans without
     /// a process and of their events, because clients of OTLP send a request again if its response
     /// was lost.
@@ -136,7 +135,8 @@ impl EventAttacher {
     }
 }
 
-/// Drops spans without a process that equal an earlier span, and returns their ids.
+/// Drops spans without a process that equal a recent span (see `COMPARED_MAX`), and returns their
+/// ids.
 fn drop_copies(spans: &mut Vec<SpanRecord>, left_out: &mut LeftOut) -> HashSet<u64> {
     let mut ids = HashSet::default();
     let is_like = |a: &SpanRecord, b: &SpanRecord| {
@@ -192,7 +192,7 @@ pub(super) fn attach_attributes(
 
 /// Makes the elements and attributes of events, if any, refer to their event by number instead of
 /// by index. Numbers are unique only within one import, and all log lines from OTLP without a span
-/// have number 0. If numbers collide, the events are renumbered in the same order.
+/// have number 0. If numbers collide and records refer to events, renumbers the events in order.
 fn tell_events_apart(trace: &mut TraceRecords) {
     let TraceRecords {
         events,

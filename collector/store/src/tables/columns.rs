@@ -1,5 +1,5 @@
-//! Tables as lists of declared columns. One line per column in `schema.rs` or `kernel_schema.rs`
-//! determines how it is written, read, documented and shown in SQL.
+//! Tables as lists of declared columns. An entry in `schema.rs` or `kernel_schema.rs` determines
+//! how its column is written, read, documented and shown in SQL.
 
 use std::fmt::Debug;
 
@@ -16,9 +16,9 @@ pub struct ColumnInfo {
     pub is_nullable: bool,
     /// Meaning of the column, for users; empty if its name is clear.
     pub meaning: &'static str,
-    /// True if readers build records from this column.
+    /// True if readers read this column into a cell.
     pub(super) is_cell: bool,
-    /// True if nearly every value differs.
+    /// True if the writer builds no dictionary of this column.
     pub(super) is_distinct: bool,
 }
 
@@ -82,15 +82,15 @@ pub(super) fn write_columns<T: DeclaredTable>(
         .collect()
 }
 
-/// Declares a table: `pub(super) NAME(row: ROW) => struct CELLS { … }`, with a line for each
-/// column:
+/// Declares a table: `pub(super) NAME(row: ROW) => struct CELLS { … }`, with an entry for
+/// each column:
 ///
 /// ```text
 /// name: Kind = how it is written from the row => the cell it is read into, "its meaning";
 /// ```
 ///
 /// A column that is not read into `CELLS` has no cell. Without `struct`, `CELLS` is an existing
-/// struct. `kinds.rs` defines the kinds.
+/// struct. `kinds.rs` and `lists.rs` define the kinds.
 macro_rules! table {
     (
         $(#[$about:meta])*

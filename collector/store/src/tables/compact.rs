@@ -26,7 +26,7 @@ const ROWS_TOGETHER: usize = 65_536;
 /// Reason why files were not merged or thinned.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
-    /// One of the files is damaged, or its rows are not sorted.
+    /// One of the files is unusable, for example because it is damaged or its rows are not sorted.
     #[error("{0}")]
     Damaged(Damage),
     #[error(transparent)]
@@ -79,7 +79,7 @@ impl MergedFile {
 ///
 /// If spans without a process (from OTLP or imports) are equal in all columns, keeps only one, and
 /// notes it in `retried`. If events of a noted span are equal, also keeps only one. Never drops
-/// records of processes with the SDK. Stops when `goes_on` returns false.
+/// spans that the SDK recorded. Stops when `goes_on` returns false.
 ///
 /// # Errors
 /// Returns an error if one of the files is damaged, if the store fails, or if `goes_on` returned

@@ -13,7 +13,7 @@ use super::reader::{Damage, TableReader};
 use super::shredding::ShreddedColumns;
 use super::texts::{StringInterner, TextIndexer, TextReader};
 
-/// State that all cursors of one reader share: interned texts, and the selection of attributes.
+/// State that all cursors of one reader share, such as interned texts and the selected attributes.
 #[derive(Debug, Default)]
 pub(super) struct ReadContext {
     pub(super) names: StringInterner,
@@ -41,10 +41,10 @@ impl ReadContext {
     }
 }
 
-/// Columns of a batch, transposed into an array of structs. Consecutive traces come from different
-/// files, so hardly any access hits a cache. Structs need one cache line per row, and columns would
-/// need one per column. With hundreds of open files, columns would also need more pages than the
-/// TLB has entries.
+/// Columns of a batch, transposed into an array of structs. In a merge of many files, consecutive
+/// traces mostly come from different files, so few accesses hit a cache. A struct needs about one
+/// cache line per row, and columns would need one each. With hundreds of open files, columns would
+/// also need more pages than the TLB has entries.
 #[derive(Debug)]
 pub(super) struct RowLayout<T: DeclaredTable> {
     pub(super) cells: Vec<T::Cells>,
@@ -121,8 +121,7 @@ impl<T: DeclaredTable> RowLayout<T> {
 #[derive(Debug)]
 struct TraceRun {
     trace_id: u128,
-    /// Trace id as its source wrote it; `None` if that is the id in 32 lower-case hexadecimal
-    /// digits.
+    /// Trace id as its source wrote it, from the first row that has it; `None` if no row has it.
     trace_name: Option<Arc<str>>,
     /// Index of the row after the last row of the run.
     end: usize,

@@ -94,7 +94,7 @@ pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
 }
 
 /// Returns the lowest and the highest value of a column of times in ns, from the statistics; `None`
-/// if the file has no rows or lacks the column or its statistics.
+/// if the file has no rows or lacks the column, or if a row group does not state its bounds.
 pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64, i64)> {
     let at = place(metadata, column)?;
     let mut times_ns: Option<(i64, i64)> = None;
@@ -109,7 +109,7 @@ pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64,
     times_ns
 }
 
-/// Returns the number of nulls of a column; `None` if the file does not state it.
+/// Returns the number of nulls of a column; `None` if the file lacks it or does not state it.
 pub(super) fn nulls(metadata: &ParquetMetaData, column: &str) -> Option<u64> {
     let at = place(metadata, column)?;
     let of_group =
@@ -214,8 +214,8 @@ pub(super) fn id_above(groups: &[RowGroupIds], within: &IdRange, rows: f64) -> u
     low
 }
 
-/// Cuts the ids of `within` into at most `parts` ranges with about equally many rows, as estimated
-/// from the row groups.
+/// Cuts the ids of `within` into at most `parts` ranges, at least one. They have about equally many
+/// rows, as estimated from the row groups, unless single traces have too many.
 pub(super) fn cut(groups: &[RowGroupIds], within: &IdRange, parts: usize) -> Vec<IdRange> {
     let total: u64 = groups.iter().map(|group| group.rows).sum();
     let before = rows_below(groups, within.from);
@@ -226,7 +226,7 @@ pub(super) fn cut(groups: &[RowGroupIds], within: &IdRange, parts: usize) -> Vec
     between(within, cuts)
 }
 
-/// Cuts the ids of `within` at these ids, which must be in order.
+/// Cuts `within` at these ids, which must be in order. Ignores ids outside of it.
 pub(super) fn between(within: &IdRange, mut cuts: Vec<u128>) -> Vec<IdRange> {
     cuts.dedup();
     cuts.retain(|cut| *cut > within.from && within.below.is_none_or(|below| *cut < below));

@@ -1,4 +1,5 @@
-//! Table `kernel`: events from kernel recorders, in chunks of some seconds.
+//! Table `kernel`: events from kernel recorders in chunks of some seconds, and imported texts, each
+//! as one chunk.
 //!
 //! A chunk is one file, `kernel/date=…/hour=…/rec-RECORDING-FROM-TO.parquet`. Its name contains the
 //! recording's id (32 hexadecimal digits) and the wall time that it covers, `[FROM, TO)`, in ns
@@ -23,16 +24,16 @@ use super::reader::{Damage, TableReader};
 use super::texts::{StringInterner, TextColumns, TextIndexer, TextReader};
 use super::write::{WrittenObjects, put_rows};
 
-/// Chunk of a kernel recording, which covers some seconds.
+/// Chunk of a kernel recording, or an imported text of kernel events.
 #[derive(Clone, Debug, Default)]
 pub struct KernelChunk {
-    /// Random id of the recording.
+    /// Id of the recording.
     pub recording: u128,
-    /// Recorded host, which is the scope of the thread ids.
+    /// Recorded host, which is the scope of the thread ids; `imported` for an imported text.
     pub host: String,
     /// Architecture that defines the numbers of system calls.
     pub architecture: Architecture,
-    /// Burst-config in force, as bits.
+    /// Burst-config in force, as bits; 0 for an imported text.
     pub burst_config: u64,
     /// Covered wall time: start and exclusive end, in ns since the Unix epoch.
     pub covers_ns: (i64, i64),
@@ -42,7 +43,7 @@ pub struct KernelChunk {
     pub windows: Vec<Window>,
     /// Conversion from monotonic to wall time.
     pub clocks: ClockLog,
-    /// Number of events lost from the start of the recording to the end of the chunk.
+    /// Numbers of events lost from the start of the recording until the chunk was cut.
     pub lost: LossCounts,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Rows are sorted by `monotonic_ns`. The file's metadata contains `stroboscope.schema_version` and
 //! `stroboscope.table`, as in all tables. A nullable column is null if it has no meaning for the
-//! kind or the kernel did not report it. `cpu` and `tid` cannot be null, and are 0 instead. `arg0`
-//! of `lost` and `window` is a monotonic time in ns.
+//! kind or its value is unknown. `cpu` and `tid` cannot be null, and are 0 instead. `arg0` of
+//! `lost` and `window` is a monotonic time in ns.
 //!
 //! | kind | meaning |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | switch | the processor switches from `tid` to `other_tid` |
 //! | waking, new_task | the thread `tid` wakes, creates the thread `other_tid` |
 //! | named, task_exit | the thread `tid` changes its name, ends |
-//! | thread | introduces a thread with its request until then; arg0: its id in its pid namespace |
+//! | thread | introduces a thread, with its request so far; arg0: its id in its pid namespace |
 //! | lost | events of this cpu lost since arg0; arg1 … arg4: enters, exits, switches, others |
 //! | window | recorded from `monotonic_ns` until arg0 |
 //! | clock | `result`: wall - monotonic; arg0: TAI - wall, arg1: boot - monotonic, arg2: ± (ns) |
@@ -22,7 +22,7 @@ use super::kernel_row::KernelRow;
 use super::kinds::{Distinct, I64, Id, Nullable, Text, U32, U64};
 
 table! {
-    /// Events from kernel recorders.
+    /// Kernel events, recorded or imported.
     pub(super) Kernel(row: KernelRow) => struct KernelCells {
         recording: Id = row.recording, "id of the recorder's run";
         host: Text = row.host => host, "host of the kernel; scope of `tid` and `process`";

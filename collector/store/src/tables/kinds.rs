@@ -20,7 +20,7 @@ pub(super) trait ColumnKind {
     /// Value of a row in this column, as it is written.
     type Value<'a>;
     const IS_NULLABLE: bool = false;
-    /// True if nearly every value differs, so that the writer should not build a dictionary.
+    /// True if the writer should not build a dictionary, because there are many distinct values.
     const IS_DISTINCT: bool = false;
 
     fn data_type() -> DataType;
@@ -38,7 +38,8 @@ pub(super) trait ReadKind: ColumnKind {
     /// Opened column of a record batch.
     type Reader;
 
-    /// Opens the column by its name. A nullable column may be absent, because older files lack it.
+    /// Opens the column by its name. A nullable column may be absent, because older files may lack
+    /// it.
     fn open(
         batch: &RecordBatch,
         name: &str,
@@ -48,14 +49,14 @@ pub(super) trait ReadKind: ColumnKind {
     /// Returns the value of a row.
     fn cell(opened: &Self::Reader, row: usize) -> Self::Cell;
 
-    /// Returns the cell that a reader would get after this value was written.
+    /// Converts a value to a cell. Texts become indexes into the strings of the written rows.
     fn cell_of(value: Self::Value<'_>) -> Self::Cell;
 }
 
-/// Kind whose values may be null.
+/// Kind of columns that may have nulls or be absent.
 pub(super) struct Nullable<K>(PhantomData<K>);
 
-/// Kind whose values nearly all differ.
+/// Kind of columns with many distinct values, of which the writer builds no dictionary.
 pub(super) struct Distinct<K>(PhantomData<K>);
 
 impl<K: ColumnKind> ColumnKind for Distinct<K> {
@@ -324,7 +325,7 @@ impl ReadKind for Binary {
     }
 }
 
-/// Kind of columns with few distinct texts, stored in a dictionary.
+/// Kind of text columns that are Arrow dictionaries, for texts that repeat.
 pub(super) enum Text {}
 
 fn dictionary() -> DataType {
@@ -471,8 +472,8 @@ impl ColumnKind for Nullable<PlainText> {
     }
 }
 
-/// Kind of columns with JSON as text, which differs in most rows. Readers parse it only on demand
-/// (see `attributes.rs`), so it has no cell.
+/// Kind of columns with JSON as text. Readers parse it only on demand (see `attributes.rs`), so it
+/// has no cell.
 pub(super) enum Json {}
 
 impl ColumnKind for Nullable<Json> {

@@ -1,6 +1,6 @@
-//! Counts of records that a reading of traces left out.
+//! Counts of records and traces that a reading left out.
 
-/// Number of records and traces that a reading left out, by reason.
+/// Numbers of records, traces and attributes that a reading left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LeftOut {
     /// Number of records outside any request.
@@ -15,10 +15,10 @@ pub struct LeftOut {
     /// Number of copies of spans without a process, and of events inside these spans.
     #[serde(default)]
     pub copies: u64,
-    /// Number of records that may have a selected attribute, but whose attributes are not a JSON
+    /// Number of records that may have an attribute to read, but whose attributes are not a JSON
     /// object.
     pub unreadable_attributes: u64,
-    /// Number of traces that did not fit into memory.
+    /// Number of traces that did not fit into the memory that the caller allowed.
     pub large_traces: u64,
 }
 

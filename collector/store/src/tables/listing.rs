@@ -72,14 +72,14 @@ impl Store {
     /// behind its position, and the files that it covers may vanish ahead of it. Then neither would
     /// be listed. A process that replaces files therefore changes the table's generation after the
     /// compacted file has appeared, and before it moves the first covered file
-    /// ([`Store::announce`]). A listing is valid if the generation was the same before and after
-    /// it.
+    /// ([`Store::announce`]). A listing is valid only if the generation was the same before and
+    /// after it.
     ///
     /// Proof: suppose a covered file is missing from a valid listing. It was moved before the
-    /// listing ended, and the generation changed before that. It did not change during the listing,
-    /// so it changed before the listing began. By then, the compacted file existed. It is therefore
-    /// in the listing, unless it was itself replaced, and then the same argument applies to it. A
-    /// crash between any of these steps leaves listings valid, too.
+    /// listing ended, and the generation changed before that, but not during the listing, so before
+    /// the listing began. By then, the compacted file existed. The listing therefore contains that
+    /// file, unless it was itself replaced, and then the same argument applies to it. A crash
+    /// between any of these steps leaves listings valid, too.
     ///
     /// Files that are deleted permanently have no replacement. A deletion first names all its files
     /// in one object (`Store::begin_deletion`), and from then on no listing contains them. A
@@ -88,8 +88,8 @@ impl Store {
     ///
     /// Thinned files of an hour appear in all tables together. They are named in one object before
     /// the first of them is written (`Store::begin_thinning`), and no listing contains them while
-    /// it exists. The generations change before it is removed, so the argument for deletions
-    /// applies.
+    /// that object exists. The generations change before it is removed, so the argument for
+    /// deletions applies.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -293,7 +293,7 @@ impl Store {
         self.put(&Path::from(DELETED), hour.directory().into_bytes())
     }
 
-    /// Reports whether any hour was ever deleted.
+    /// Reports whether retention ever began to delete an hour.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.

@@ -1,5 +1,5 @@
 //! Tables of the store: Hive-partitioned Parquet files behind `object_store`. `schema.rs` documents
-//! the tables, and `partition.rs` the names of files.
+//! the tables, and `partition.rs` and `segments.rs` the names of files.
 
 mod attach;
 mod attribute_fields;

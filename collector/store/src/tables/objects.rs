@@ -36,13 +36,13 @@ pub enum StoreError {
     /// The object store failed.
     #[error("store: {0}")]
     Object(#[from] object_store::Error),
-    /// A file could not be written, renamed or deleted.
+    /// A file or directory could not be created, written, renamed or deleted.
     #[error("cannot write {path}: {source}")]
     Write {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// A file could not be made durable.
+    /// A file or directory could not be made durable.
     #[error("cannot make {path} durable: {source}")]
     Sync {
         path: PathBuf,
@@ -74,7 +74,7 @@ pub struct Store {
     /// Directory of the objects if they are local files, which need explicit syncs. `None` for
     /// other stores, where an object is durable once its write returns.
     local: Option<Directory>,
-    /// Files that were found intact. Their checksums are not verified again.
+    /// Files that were found intact. Queries do not verify their checksums again.
     held: Arc<Mutex<BTreeSet<Path>>>,
 }
 
@@ -311,7 +311,7 @@ impl Store {
         &self.runtime
     }
 
-    /// Reads the bytes in `range` of an object, even if it was replaced after it was listed.
+    /// Reads the bytes in `range` of an object, even if it was moved to `replaced/`.
     ///
     /// # Errors
     /// Returns an error if the bytes cannot be read.

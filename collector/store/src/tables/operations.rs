@@ -189,7 +189,7 @@ fn add_operations(batch: &RecordBatch, found: &mut OperationFacts) -> Result<(),
             is_root,
             kind,
         );
-        // Skips spans with keys that were seen in this batch, which are most spans, and spans that
+        // Skips spans with keys that were seen in this batch, usually most spans, and spans that
         // the SDK did not record.
         if last == Some(keys) || seen.contains(&keys) || id(&processes, row) == 0 {
             continue;

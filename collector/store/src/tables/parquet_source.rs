@@ -17,7 +17,7 @@ use super::read_budget::ReadBudget;
 /// Maximum number of bytes that a sequential read fetches at a time.
 const READ_AHEAD_BYTES: u64 = 64 << 10;
 
-/// Object of the store as a source for the Parquet reader.
+/// Object of the store, or another open file, as a source for the Parquet reader.
 #[derive(Clone, Debug)]
 pub(super) struct ParquetSource {
     store: Store,

@@ -3,8 +3,8 @@
 //! Rows of a log segment are partitioned by the hour in which they begin, and batches by the hour
 //! of receipt, into files named `seg-NNNNNNNNNN`. The names depend only on the segment and the
 //! hour, so replaying a segment after a crash overwrites its files and never duplicates rows. Rows
-//! whose clock is far off (see [`PartitionRule`]) go to the hour of receipt, so that no sender can
-//! spread a segment over a million directories.
+//! that begin long before or after their receipt (see [`PartitionRule`]) go to the hour of the
+//! first receipt, so that no sender can spread a segment over a million directories.
 
 use object_store::path::Path;
 
@@ -13,13 +13,13 @@ const HOUR_NS: i64 = 3_600_000_000_000;
 /// Table of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StoreTable {
-    /// Table of finished spans.
+    /// Table of spans.
     Spans,
-    /// Table of events of spans and of event logs.
+    /// Table of events of spans and of event logs, and of log lines.
     Events,
     /// Table of batches, with one row for each.
     Batches,
-    /// Table of events from kernel recorders.
+    /// Table of kernel events, recorded or imported.
     Kernel,
     /// Table of provenance logs of requests, in pieces.
     Provenance,

@@ -4,7 +4,8 @@
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
 /// Maximum total size of objects in memory, for files that are read together, in bytes.
 const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
-/// Maximum number of files that are kept open. By default, Linux allows a process 1,024.
+/// Maximum number of files read together that are kept open. By default, Linux allows a process
+/// 1,024.
 const OPEN_FILES_MAX: usize = 512;
 /// Number of rows (64 bytes each for spans) that the readers of all files together may decode
 /// ahead. The budget of one file has bounds: smaller batches cost more per row, and batches of more
@@ -16,7 +17,7 @@ const BUDGET_ROWS_MAX: usize = 2_048;
 /// Budget of one of several files that are read together.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadBudget {
-    /// Number of rows that are decoded at a time.
+    /// Maximum number of rows that are decoded at a time.
     pub batch_rows: usize,
     /// Maximum size of an object that is kept whole in memory, in bytes.
     pub whole_bytes_max: u64,

@@ -32,7 +32,7 @@ use super::values::values;
 pub struct Damage {
     pub file: String,
     pub reason: String,
-    /// Number of rows read before the damage.
+    /// Number of rows read before the damage; 0 from merges and thinning.
     pub rows_read: u64,
 }
 
@@ -51,8 +51,8 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// Opened object, whose footer shows that Stroboscope wrote it and that it has the required
-/// columns.
+/// Opened object or temporary run, whose footer shows that Stroboscope wrote it and that it has the
+/// columns required of its version.
 #[derive(Clone, Debug)]
 pub(super) struct TableFile {
     file: String,
@@ -165,8 +165,8 @@ impl TableFile {
         fields.filter_map(|field| AttributeColumn::of_name(field.name()))
     }
 
-    /// Reports whether any row may begin in `wanted_ns`. Returns true if the statistics are
-    /// missing.
+    /// Reports whether any row may begin in `wanted_ns`. Returns true if the times are
+    /// unknown.
     pub(super) fn may_hold(&self, table: StoreTable, wanted_ns: &RangeInclusive<i64>) -> bool {
         let found = || {
             Ok(table
@@ -184,7 +184,7 @@ impl TableFile {
         guarded(|| Ok(row_groups(self.metadata.metadata()))).unwrap_or_default()
     }
 
-    /// Prepares a reader of some columns of the table and of the selected attribute columns.
+    /// Prepares a reader of some columns of the table, and of the attribute columns to read.
     fn builder(
         &self,
         columns: &[&str],
@@ -369,9 +369,9 @@ fn open(
     columns: &[&str],
 ) -> Result<(ParquetSource, ArrowReaderMetadata), String> {
     let text = |error: ParquetError| error.to_string();
-    // Ignores the Arrow schema that is embedded in the file, because its decoder panics on damaged
-    // bytes, and the schema is known. Skips the page index if the whole file is in memory, because
-    // it then saves nothing.
+    // Ignores the Arrow schema that is embedded in the file, because its decoder may panic on
+    // damaged bytes, and the schema is known. Skips the page index if the whole file is in memory,
+    // because it then saves no reads.
     let pages = if object.is_whole() {
         PageIndexPolicy::Skip
     } else {
@@ -405,7 +405,7 @@ fn open(
     };
     let has = |name: &str| found.schema().index_of(name).is_ok();
     let ours = schema(table);
-    // A file of an older version may lack columns that were added later. All of these are nullable.
+    // A file of an older version may lack columns that were added later, which are all nullable.
     let may_lack = |name: &str| {
         version < SCHEMA_VERSION
             && ours

@@ -10,7 +10,7 @@ use crate::tables::id_range::{nulls, times_ns};
 /// Feature of the protocol that no other program supports.
 const WRITER_FEATURE: &str = "stroboscope";
 
-/// One line of a commit. Lines with other actions are empty.
+/// One line of a commit. In actions of other kinds, all fields are `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Action {
@@ -151,7 +151,7 @@ struct FileStatistics {
 }
 
 /// Returns the statistics of a file as JSON: its number of rows, and the bounds and numbers of
-/// nulls of these columns. Leaves out columns without statistics of 64-bit integers.
+/// nulls of these columns. Leaves out columns without bounds of 64-bit integers.
 pub(super) fn statistics<'a>(
     metadata: &ParquetMetaData,
     times: impl Iterator<Item = &'a str>,

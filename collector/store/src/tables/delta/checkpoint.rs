@@ -1,4 +1,4 @@
-//! Checkpoints of a Delta log: all actions of one version as Parquet, so that readers need not read
+//! Checkpoints of a Delta log: the table at one version as Parquet, so that readers need not read
 //! all commits.
 
 use std::collections::BTreeMap;

@@ -18,8 +18,8 @@ use crate::tables::reader::{Damage, TableFile};
 pub const DELTA_LOG: &str = "_delta_log";
 /// Object by which readers find the newest checkpoint.
 const LAST_CHECKPOINT: &str = "_last_checkpoint";
-/// Number of commits after which a commit states the whole table again, with a checkpoint. Readers
-/// then read at most this many commits.
+/// Number of commits after which a commit states the whole table again, with a checkpoint. Limits
+/// the number of commits that readers read.
 const COMMITS_MAX: u64 = 100;
 
 /// Reason why a log cannot be written.
@@ -44,7 +44,7 @@ pub enum DeltaError {
 /// Result of an update of a log.
 #[derive(Debug)]
 pub struct DeltaCommit {
-    /// Newest version of the log; `None` if it has none, because the table has no readable file.
+    /// Newest version of the log; `None` if it has none, because there is no file to list.
     pub version: Option<u64>,
     /// Number of files in this version.
     pub files: usize,
@@ -52,7 +52,7 @@ pub struct DeltaCommit {
     pub removed: usize,
     /// Columns of added files that Delta cannot have because of their names or types.
     pub left_out_columns: BTreeSet<String>,
-    /// Files found to be unreadable since the last update, which the log leaves out.
+    /// Files that this update found to be unreadable, which the log leaves out.
     pub damage: Vec<Damage>,
 }
 
@@ -114,8 +114,8 @@ impl DeltaLog {
     /// there are any. `now_ms` is the time in ms since the Unix epoch.
     ///
     /// # Errors
-    /// Returns an error if the store fails, or if the log is damaged. The log may have the commit
-    /// nevertheless, for example if only its checkpoint could not be written.
+    /// Returns an error if the store fails, if the log is damaged, or if another program wrote it.
+    /// The log may have the commit nevertheless, for example if only its checkpoint is missing.
     pub fn update(&mut self, store: &Store, now_ms: i64) -> Result<DeltaCommit, DeltaError> {
         let names = names(store, self.table)?;
         if self.known.as_ref().map(|known| known.version) != newest(&names) {
@@ -218,7 +218,7 @@ impl LogState {
         }
     }
 
-    /// Updates the files and columns to those of the table. Reads the footers of new files.
+    /// Updates the files to those of the table. Adds the columns of new files, from their footers.
     fn follow(&mut self, store: &Store, table: StoreTable, listed: &[ObjectMeta]) -> DeltaCommit {
         let mut commit = DeltaCommit {
             version: None,
@@ -260,8 +260,8 @@ impl LogState {
         commit
     }
 
-    /// Describes a file that is not in the log yet, and adds its columns to the schema. Returns
-    /// `None` for a file that is not in the directory of an hour.
+    /// Describes a new or replaced file, and adds its columns to the schema. Returns `None` for a
+    /// file that is not in the directory of an hour.
     fn read_file(
         &mut self,
         store: &Store,

@@ -1,5 +1,5 @@
-//! Delta Lake logs of the tables. With them, other engines read the tables with consistent
-//! snapshots, and with the union of the files' columns.
+//! Delta Lake logs of the tables. With them, other engines read consistent snapshots of the tables,
+//! with the columns of all files, except some that Delta cannot have.
 //!
 //! A log is kept while its directory, `TABLE/_delta_log`, exists: [`DeltaLog::begin`] creates it,
 //! and maintenance commits changes of the table before it moves files. The newest version of the

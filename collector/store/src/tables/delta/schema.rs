@@ -1,4 +1,4 @@
-//! Delta's types of columns, from Arrow's.
+//! Converts Arrow types of columns to Delta's.
 
 use arrow_schema::{DataType, Field, Fields, Schema};
 use serde::{Deserialize, Serialize};
@@ -69,8 +69,8 @@ impl DeltaSchema {
     }
 
     /// Adds the columns of a file that the schema lacks. Calls `refuse` with the names of columns
-    /// that Delta cannot have: those of other types, those with reserved characters, and those that
-    /// differ from another only in case, which many engines ignore.
+    /// that the log cannot have: those of types that `delta_type` rejects, those with reserved
+    /// characters, and those that differ from another only in ASCII case, which engines may ignore.
     pub(super) fn add(&mut self, file: &Schema, mut refuse: impl FnMut(&str)) {
         for field in file.fields() {
             let name = field.name();
@@ -90,13 +90,13 @@ impl DeltaSchema {
     }
 }
 
-/// Returns Delta's name of an Arrow type; `None` if the store has no such columns.
+/// Returns Delta's type for an Arrow type, as JSON; `None` for types that the store does not use.
 fn delta_type(of: &DataType) -> Option<Value> {
     Some(match of {
         DataType::Boolean => json!("boolean"),
         DataType::Int32 => json!("integer"),
         DataType::Int64 | DataType::UInt32 => json!("long"),
-        // Delta has no unsigned types. Spark also reads unsigned columns of Parquet as decimals.
+        // Delta has no unsigned types. Spark also reads unsigned 64-bit columns as decimals.
         DataType::UInt64 => json!("decimal(20,0)"),
         DataType::Float64 => json!("double"),
         DataType::Utf8 => json!("string"),
