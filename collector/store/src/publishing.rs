@@ -56,10 +56,9 @@ pub struct PublishCounters {
     pub files: AtomicU64,
     /// Total size of the files uploaded to the object store, in bytes.
     pub bytes: AtomicU64,
-    /// Number of local files to publish that the published list, as far as known, lacks.
+    /// Number of local files to publish that are not in the published list, as far as known.
     pub files_behind: AtomicU64,
-    /// Total size of the local files to publish that the published list, as far as known, lacks, in
-    /// bytes.
+    /// Total size of the files that `files_behind` counts, in bytes.
     pub bytes_behind: AtomicU64,
     /// Number of local files that were deleted before they were published, except files that were
     /// too old to be published.

@@ -33,8 +33,8 @@ type RequestFiles = Vec<Vec<(Path, u64)>>;
 impl Care {
     /// Thins the hours that are due, the oldest first. In a running collector, thins at most one
     /// hour in a round, so that merges of recent hours do not wait. Skips hours with files of
-    /// segment `next_segment` or later, and hours with known damage. Stops when `goes_on` returns
-    /// false.
+    /// segment `next_segment` or later, and hours for which it found a damaged file. Stops when
+    /// `goes_on` returns false.
     ///
     /// # Errors
     /// Returns an error if the store fails. The hour is then thinned in all tables or in none.

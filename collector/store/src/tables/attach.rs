@@ -192,7 +192,7 @@ pub(super) fn attach_attributes(
 
 /// Makes the elements and attributes of events, if any, refer to their event by number instead of
 /// by index. Numbers are unique only within one import, and all log lines from OTLP without a span
-/// have number 0. If numbers collide and records refer to events, renumbers the events in order.
+/// have number 0. If numbers collide and records refer to events, renumbers events in their order.
 fn tell_events_apart(trace: &mut TraceRecords) {
     let TraceRecords {
         events,

@@ -56,7 +56,7 @@ pub(super) trait ReadKind: ColumnKind {
 /// Kind of columns that may have nulls or be absent.
 pub(super) struct Nullable<K>(PhantomData<K>);
 
-/// Kind of columns with many distinct values, of which the writer builds no dictionary.
+/// Kind of columns with many distinct values, for which the writer builds no dictionary.
 pub(super) struct Distinct<K>(PhantomData<K>);
 
 impl<K: ColumnKind> ColumnKind for Distinct<K> {

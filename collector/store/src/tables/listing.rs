@@ -11,7 +11,7 @@ use super::segments::{Segments, covered};
 
 /// Directory of the objects that a writer changes before it moves files (see [`Store::announce`]).
 const GENERATIONS: &str = "generations";
-/// Object that contains the last hour that was deleted because of its age or the size limit.
+/// Object that contains the directory of the last hour that retention began to delete.
 const DELETED: &str = "generations/deleted";
 /// Object that contains the paths of the files being deleted, one per line. Readers ignore the
 /// files that it lists.
@@ -288,7 +288,7 @@ impl Store {
         self.put(&Self::generation_path(table), next.to_string().into_bytes())
     }
 
-    /// Records that this hour was deleted intentionally.
+    /// Records that this hour is being deleted intentionally.
     pub(crate) fn note_deleted(&self, hour: Hour) -> Result<(), StoreError> {
         self.put(&Path::from(DELETED), hour.directory().into_bytes())
     }

@@ -94,7 +94,7 @@ impl<T: DeclaredTable<Row: Clone>> List<T> {
     }
 }
 
-/// Lists that are empty if the column is absent, because older files lack it.
+/// Lists that are empty if the column is absent, because older files may lack it.
 impl<T: DeclaredTable<Row: Clone>> ColumnKind for Nullable<List<T>> {
     type Value<'a> = &'a [T::Row];
     const IS_NULLABLE: bool = true;

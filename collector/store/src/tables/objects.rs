@@ -24,7 +24,7 @@ use crate::disk::{Disk, DiskFile, IfThere, LocalDisk, remove_if_there};
 /// Directory to which covered files and files that retention deletes are moved.
 pub const REPLACED: &str = "replaced";
 
-/// Error of the store as a whole. Damage of a single file is [`super::Damage`] instead.
+/// Error of the store, except damage of a single file, which is [`super::Damage`].
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The data directory, or a file in it, cannot be used.
@@ -66,7 +66,7 @@ pub enum StoreError {
     Arrow(#[from] arrow_schema::ArrowError),
 }
 
-/// Objects of the store. Its methods block, so async code must call them in `spawn_blocking`.
+/// Objects of a store. Methods may block, so async code must call them in `spawn_blocking`.
 #[derive(Clone, Debug)]
 pub struct Store {
     objects: Arc<dyn ObjectStore>,
@@ -74,7 +74,7 @@ pub struct Store {
     /// Directory of the objects if they are local files, which need explicit syncs. `None` for
     /// other stores, where an object is durable once its write returns.
     local: Option<Directory>,
-    /// Files that were found intact. Queries do not verify their checksums again.
+    /// Files that `is_held` found intact, and does not verify again.
     held: Arc<Mutex<BTreeSet<Path>>>,
 }
 

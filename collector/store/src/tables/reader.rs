@@ -32,7 +32,7 @@ use super::values::values;
 pub struct Damage {
     pub file: String,
     pub reason: String,
-    /// Number of rows read before the damage; 0 from merges and thinning.
+    /// Number of rows read before the damage; 0 if they were not counted, as in merges.
     pub rows_read: u64,
 }
 
@@ -165,8 +165,8 @@ impl TableFile {
         fields.filter_map(|field| AttributeColumn::of_name(field.name()))
     }
 
-    /// Reports whether any row may begin in `wanted_ns`. Returns true if the times are
-    /// unknown.
+    /// Reports whether any row may begin in `wanted_ns`. Returns true if the times
+    /// are unknown.
     pub(super) fn may_hold(&self, table: StoreTable, wanted_ns: &RangeInclusive<i64>) -> bool {
         let found = || {
             Ok(table

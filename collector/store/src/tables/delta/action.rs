@@ -10,7 +10,7 @@ use crate::tables::id_range::{nulls, times_ns};
 /// Feature of the protocol that no other program supports.
 const WRITER_FEATURE: &str = "stroboscope";
 
-/// One line of a commit. In actions of other kinds, all fields are `None`.
+/// One line of a commit. For an action of another kind, all fields are `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Action {

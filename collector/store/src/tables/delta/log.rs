@@ -115,7 +115,7 @@ impl DeltaLog {
     ///
     /// # Errors
     /// Returns an error if the store fails, if the log is damaged, or if another program wrote it.
-    /// The log may have the commit nevertheless, for example if only its checkpoint is missing.
+    /// The log may have the commit nevertheless, for example if only writing its checkpoint failed.
     pub fn update(&mut self, store: &Store, now_ms: i64) -> Result<DeltaCommit, DeltaError> {
         let names = names(store, self.table)?;
         if self.known.as_ref().map(|known| known.version) != newest(&names) {
