@@ -55,14 +55,7 @@ impl EventAttacher {
     ) {
         self.span_of.clear();
         self.log_lines = 0;
-        let sent_again = drop_copies(&mut trace.spans, left_out);
-        if !sent_again.is_empty() {
-            let mut seen = HashSet::default();
-            let read = events.len();
-            events
-                .retain(|event| !sent_again.contains(&event.span_id) || seen.insert(event.clone()));
-            left_out.copies += (read - events.len()) as u64;
-        }
+        drop_copies(trace, events, left_out);
         if events.len() > EVENTS_WITHOUT_MAP {
             let places = trace.spans.iter().enumerate();
             places.for_each(|(at, span)| _ = self.span_of.entry(span.span_id).or_insert(at));
@@ -135,9 +128,33 @@ impl EventAttacher {
     }
 }
 
-/// Drops spans without a process that equal a recent span (see `COMPARED_MAX`), and returns their
-/// ids.
-fn drop_copies(spans: &mut Vec<SpanRecord>, left_out: &mut LeftOut) -> HashSet<u64> {
+/// Drops copies of spans without a process, of their attributes and elements, and of their events.
+fn drop_copies(trace: &mut TraceRecords, events: &mut Vec<EventRead>, left_out: &mut LeftOut) {
+    let records = trace.spans.len() + events.len();
+    let copied = drop_span_copies(&mut trace.spans);
+    if copied.is_empty() {
+        return;
+    }
+    let is_copied =
+        |owner: RecordOwner| matches!(owner, RecordOwner::Span(id) if copied.contains(&id));
+    let mut seen = HashSet::default();
+    let mut is_new = |of: &ElementRecord| seen.insert((of.owner, of.element.clone()));
+    trace
+        .elements
+        .retain(|of| !is_copied(of.owner) || is_new(of));
+    let mut seen = HashSet::default();
+    let mut is_new =
+        |of: &AttributeRecord| seen.insert((of.owner, of.key.clone(), of.value.clone()));
+    trace
+        .attributes
+        .retain(|of| !is_copied(of.owner) || is_new(of));
+    let mut seen = HashSet::default();
+    events.retain(|event| !copied.contains(&event.span_id) || seen.insert(event.clone()));
+    left_out.copies += (records - trace.spans.len() - events.len()) as u64;
+}
+
+/// Drops spans without a process that equal an earlier span, and returns their ids.
+fn drop_span_copies(spans: &mut Vec<SpanRecord>) -> HashSet<u64> {
     let mut ids = HashSet::default();
     let is_like = |a: &SpanRecord, b: &SpanRecord| {
         (a.start_ns, a.span_id, a.process) == (b.start_ns, b.span_id, 0)
@@ -146,7 +163,6 @@ fn drop_copies(spans: &mut Vec<SpanRecord>, left_out: &mut LeftOut) -> HashSet<u
         for span in std::mem::take(spans) {
             let alike = spans.iter().rev().take_while(|kept| is_like(kept, &span));
             if alike.take(COMPARED_MAX).any(|kept| *kept == span) {
-                left_out.copies += 1;
                 ids.insert(span.span_id);
             } else {
                 spans.push(span);
