@@ -4,14 +4,14 @@ use stroboscope_query::{LatencyStep, RootColumn, RootSeries};
 use stroboscope_render::humanise::{counted, duration_spaced, percent};
 use stroboscope_render::page::{Html, path_segment};
 
-/// Height of a picture in its own units; its width is the number of columns, and it is stretched.
+/// Height of a picture in its own units. The number of columns is its width before stretching.
 const HEIGHT: f64 = 24.0;
 /// CSS classes of the lines of latency, one for each percentile.
 const PERCENTILES: [&str; 3] = ["p50", "p95", "p99"];
 
-/// Draws rate, failures and latency of root operations, with a line at the latency change `step`.
-/// Draws nothing if the requests of each operation began in one column. States how many of the
-/// `roots` root operations have no series.
+/// Draws rate, failures and latency of root operations, with a line at the latency change `step` of
+/// one of them. Draws nothing if all series together have only one column, or if there are none.
+/// Otherwise states how many of the `roots` root operations have no series, if any.
 pub(crate) fn root_series(series: &[RootSeries], roots: usize, step: Option<&LatencyStep>) -> Html {
     let mut html = Html::new();
     if series.iter().all(|series| width(series) < 2) {
@@ -62,8 +62,8 @@ fn open(html: &mut Html, series: &RootSeries, text: &str) {
         .markup("\">");
 }
 
-/// Closes a picture. Draws a line at the column `since`, in which the operation changed, if it is
-/// given.
+/// Closes a picture. Draws a line at the start of the column `since`, if given: there, the latency
+/// of the operation changed.
 fn close(html: &mut Html, since: Option<i64>) {
     if let Some(since) = since {
         html.markup("<path class=\"since\" d=\"M")

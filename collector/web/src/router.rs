@@ -31,15 +31,15 @@ pub fn navigation(verbs: &dyn Verbs, options: &SiteOptions) -> Vec<NavLink> {
     let mut links = vec![own("/", "Overview"), own("/traces", "Traces")];
     links.extend(verb_page::links(verbs.pages()));
     for link in &options.links {
-        // Insert the link after the others of its group.
+        // Insert the link after the last one of its group, or at the end.
         let after = links.iter().rposition(|known| known.group == link.group);
         links.insert(after.map_or(links.len(), |at| at + 1), link.clone());
     }
     links
 }
 
-/// Builds the router of a store's pages. A page reads the store when it is requested. A data
-/// directory without traces is reported as empty.
+/// Builds the router of a store's pages. The store is read when pages are requested, or earlier if
+/// `options.reads_ahead` is set. Pages report a data directory without traces as empty.
 pub fn site(verbs: Arc<dyn Verbs>, options: SiteOptions) -> Router {
     let navigation = navigation(&*verbs, &options);
     let names: Vec<&'static str> = verbs.pages().iter().map(|page| page.name).collect();
@@ -55,7 +55,7 @@ pub fn site(verbs: Arc<dyn Verbs>, options: SiteOptions) -> Router {
         });
         router = router.route(&format!("/{name}"), page);
     }
-    // Subcommands with a page of another address.
+    // The names of subcommands whose page has another address redirect there.
     for page in reports().into_iter().filter_map(|entry| entry.page) {
         if let Some(path) = page.richer_path {
             let redirect = move |RawQuery(query): RawQuery| {

@@ -28,8 +28,8 @@ pub(crate) struct Scope {
     pub(crate) since: String,
     pub(crate) until: String,
     pub(crate) root: String,
-    /// Number of rows of each table, from the links below longer tables: `usize::MAX` for all rows,
-    /// `None` for the default number.
+    /// Maximum number of rows of each table, from the links below longer tables: `usize::MAX` for
+    /// as many as a page can have, `None` for the default number.
     pub(crate) rows: Option<usize>,
     /// The other parameters of the address that have a value.
     pub(crate) others: Vec<(String, String)>,
@@ -81,7 +81,7 @@ impl Scope {
         all.into_iter().filter(|(_, value)| !value.is_empty())
     }
 
-    /// Writes hidden form fields that send the scope along.
+    /// Writes hidden form fields that send time range and root operation along.
     pub(crate) fn hidden(&self, html: &mut Html) {
         for (name, value) in self.parameters() {
             html.hidden(name, value);
@@ -116,7 +116,7 @@ impl Scope {
     }
 
     /// Returns the range, with relative times counted back from `newest_ns`. Returns an error if
-    /// the range is invalid.
+    /// the range is invalid, or has a relative time and `newest_ns` is `None`.
     pub(crate) fn range(&self, newest_ns: Option<i64>) -> Result<TimeRange, String> {
         in_order(self.ends(newest_ns)?)
     }
@@ -159,14 +159,14 @@ impl Scope {
             .collect()
     }
 
-    /// Checks the parts of the range that are independent of the newest request. Returns an error
-    /// if the range is invalid.
+    /// Checks the ends of the range, and their order unless it depends on the newest request.
+    /// Returns an error if they are invalid.
     pub(crate) fn check(&self) -> Result<(), String> {
         // This time is so late that relative times of up to 146 years lie after the Unix epoch.
         let range = self.ends(Some(i64::MAX / 2))?;
         match is_ago(&self.since) == is_ago(&self.until) {
             true => in_order(range).map(drop),
-            // A mixed range's order depends on the newest request.
+            // If one end is relative and one is not, their order depends on the newest request.
             false => Ok(()),
         }
     }
@@ -189,7 +189,8 @@ impl Scope {
     }
 
     /// Returns the arguments of a report with relative times and nanoseconds replaced by dates, or
-    /// an error if one is invalid. Blocks; not for async code.
+    /// an error if a relative time has no newest request to count back from. Keeps other texts,
+    /// also invalid ones. Blocks; not for async code.
     pub(crate) fn fixed(
         asked: &[(String, String)],
         site: &Site,
@@ -228,7 +229,7 @@ fn newest_ns(site: &Site, runtime: &Handle) -> Option<i64> {
 }
 
 /// Returns the instant from which a relative time counts back, in ns since the Unix epoch. Returns
-/// an error if `text` is a relative time and the store has no request.
+/// an error if `text` is a relative time and `newest_ns` is `None`.
 fn newest_for(text: &str, newest_ns: Option<i64>) -> Result<i64, String> {
     match newest_ns {
         None if is_ago(text) => Err(format!(

@@ -19,7 +19,7 @@ use crate::rates::Rates;
 use crate::refreshed::RefreshedAnswers;
 use crate::verbs::Verbs;
 
-/// Minimum interval between inspections of the store's files.
+/// Minimum interval between inspections of the store's files for changes.
 const LOOKED_FOR: Duration = Duration::from_secs(1);
 
 /// Configuration of a site.
@@ -39,12 +39,12 @@ pub struct SiteOptions {
     /// equal, separate limit applies to answers about single requests.
     pub answers_at_once: usize,
     /// Runtime that reads requests over time before a page needs them; without it, the first page
-    /// begins to read them.
+    /// that shows them begins to read them.
     pub reads_ahead: Option<Handle>,
 }
 
-/// Maximum size of the cached answers, in bytes. `KEPT_PART` is the inverse of their maximum share
-/// of the memory.
+/// Default maximum size of the cached answers, in bytes. `KEPT_PART` is the inverse of their
+/// maximum share of the memory.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 const KEPT_PART: usize = 8;
 
@@ -92,7 +92,7 @@ impl Site {
     ) -> Self {
         let reads_ahead = options.reads_ahead.clone();
         let mut share = options.memory.share();
-        // Without room for cached answers, nothing is cached.
+        // Without memory for the maximum size of the cached answers, none are cached.
         let kept_bytes_max = match share.take(options.kept_bytes_max) {
             Ok(()) => options.kept_bytes_max,
             Err(_) => 0,
@@ -144,8 +144,8 @@ impl Site {
         &self.inner.refreshed
     }
 
-    /// Returns the opened store, which is cached until its files change. Blocks; not for async
-    /// code.
+    /// Returns the opened store, which is cached until its [`state`](Self::state) changes. Blocks;
+    /// not for async code.
     pub(crate) fn opened(&self, runtime: &Handle) -> Result<Arc<Source>, QueryError> {
         let open = || self.source(runtime, silent());
         self.inner.models.source(&self.state(runtime), open)
@@ -175,8 +175,8 @@ impl Site {
         self.inner.models.known(&self.state(runtime))
     }
 
-    /// Returns a request, and calls `read` unless it is the last one read. Blocks; not for async
-    /// code.
+    /// Returns a request. Calls `read` unless the last request read is cached, and has the same
+    /// store state, model and `asked`. Blocks; not for async code.
     pub(crate) fn request<E>(
         &self,
         runtime: &Handle,
@@ -210,8 +210,9 @@ impl Site {
         store.is_ok_and(|store| list_kernel(&store).is_ok_and(|files| !files.is_empty()))
     }
 
-    /// Returns a text that changes with the store's files and settings; `none` if the
-    /// store cannot be opened. The result is cached for a second. Blocks; not for async code.
+    /// Returns a text that changes with the files of tables and kernel recordings, and with the
+    /// declared requests; `none` if the store cannot be opened. The result is cached for a second.
+    /// Blocks; not for async code.
     pub(crate) fn state(&self, runtime: &Handle) -> String {
         let mut known = self
             .inner

@@ -91,8 +91,8 @@ fn no_page(error: &QueryError) -> NoPage {
     }
 }
 
-/// Converts a failed request to an error page. If the request is too large, the page offers a part
-/// of it.
+/// Converts an error of reading a request to an error page. If the request is too large, the page
+/// offers a part of it.
 fn no_request(error: &QueryError) -> NoPage {
     let mut none = no_page(error);
     if none.status == StatusCode::PAYLOAD_TOO_LARGE {
@@ -187,8 +187,8 @@ fn part(asked: RequestAsked) -> String {
 }
 
 /// Sends a request's page. If the address has only the low half of an id, as in kernel recordings,
-/// redirects to the request with that half. The parameter `at` restricts the search to requests
-/// near that instant.
+/// redirects to the request with that half. The parameter `at` restricts the search for the half to
+/// requests near that instant.
 async fn one(
     State(site): State<Site>,
     Path(text): Path<String>,

@@ -5,9 +5,9 @@ use stroboscope_render::page::Html;
 use crate::scope::{Scope, is_of_scope};
 use stroboscope_reports::form::{Field, FieldKind, VerbPage};
 
-/// Value names of options that take a name of the store, each with the id of its suggestions.
+/// Value names of options that take a name from the store, each with the id of its suggestions.
 const SUGGESTED: [(&str, &str); 2] = [("ATTRIBUTE", "attributes"), ("OPERATION", "operations")];
-/// Value name of an option that takes two times.
+/// Value name of an option that takes a range of times.
 const PERIOD: &str = "PERIOD";
 /// Maximum number of names that a form suggests for a field.
 const SUGGESTIONS_MAX: usize = 500;
@@ -88,7 +88,7 @@ fn given<'a>(field: &'a Field, asked: &'a [(String, String)]) -> impl Iterator<I
         .map(|(_, value)| value.as_str())
 }
 
-/// Maximum number of characters of a value next to a fold.
+/// Maximum number of characters of a value in the summary of a fold.
 const SAID_CHARS_MAX: usize = 40;
 
 /// Lists the given options among these fields, with their values; flags have none.

@@ -237,7 +237,7 @@ pub(crate) async fn verb_page(
             Err(failure) if !is_asked && failure.code == FailureCode::NeedsMore => {
                 return Ok(invitation(&about, &scope, site, runtime, telling));
             }
-            // Without options, a failure means that there is nothing to show.
+            // Without options, the usual failure is that there is nothing to show.
             Err(failure) if !is_asked && failure.code == FailureCode::Failed => {
                 return Err(NoPage {
                     status: StatusCode::OK,

@@ -25,7 +25,7 @@ pub trait Verbs: Debug + Send + Sync + 'static {
     /// Checks the arguments of a subcommand without reading the store.
     ///
     /// # Errors
-    /// Fails with the reason if the arguments are invalid.
+    /// Fails with the reason if the subcommand is unknown, or the arguments are invalid.
     fn check(&self, verb: &str, arguments: &[(String, String)]) -> Result<(), Failure>;
 
     /// Runs a subcommand; `arguments` are names and values of its fields. Blocks until the answer

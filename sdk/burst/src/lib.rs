@@ -85,8 +85,8 @@ impl BurstConfig {
 
     /// Returns the number of milliseconds before `time_ms` that are inside windows.
     ///
-    /// Each one bit of `time_ms` adds the times that agree with it above that bit and lack it. Of
-    /// these, the windows contain those with all bits of the mask.
+    /// Each one bit of `time_ms` stands for the times that agree with `time_ms` above that bit and
+    /// lack that bit. Those of them with all bits of the mask are inside windows.
     #[must_use]
     pub const fn open_ms_before(self, time_ms: u64) -> u64 {
         let mut open_ms = 0;
@@ -209,7 +209,7 @@ impl BurstConfig {
 
     /// Returns the mask of ones followed by zeros whose burst and period are nearest to the given
     /// lengths. It rounds each length to a power of two, by ratio. The burst is at least 1 ms, and
-    /// the period at least twice the burst.
+    /// the period at least twice the burst and at most 2⁶³ ms.
     ///
     /// # Errors
     /// Returns a description of the problem if a length is not positive, the period is infinite, or
@@ -265,7 +265,7 @@ impl FromStr for BurstConfig {
 pub struct ParsedConfig {
     /// Burst-config that the text describes, exactly or approximately.
     pub config: BurstConfig,
-    /// Original text if the burst or the period was rounded to a power of two; otherwise `None`.
+    /// Trimmed text if the burst or the period was rounded to a power of two; otherwise `None`.
     pub rounded_from: Option<String>,
 }
 

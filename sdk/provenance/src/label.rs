@@ -122,8 +122,8 @@ impl Label {
         }
     }
 
-    /// Returns the label of the input `offset` after this label's, or the block of all inputs if
-    /// there is no such input.
+    /// Returns the label of the input `offset` after this label's input. Returns the block of all
+    /// inputs if there is no such input, or if this label is a node or a block.
     #[inline]
     pub(crate) const fn following(self, offset: usize) -> Self {
         if offset < (NODE - self.0 % NODE) as usize && self.0 < NODE {
@@ -142,7 +142,7 @@ impl Label {
         }
     }
 
-    /// Returns the inputs that the label covers by itself, without the log.
+    /// Returns the first and last input of a label that is an input or a block; otherwise `None`.
     pub(crate) const fn span(self) -> Option<(u32, u32)> {
         match self.kind() {
             LabelKind::Input(input) => Some((input, input)),

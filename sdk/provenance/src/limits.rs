@@ -7,15 +7,16 @@ use crate::label::{INPUTS_MAX, NODES_MAX};
 pub struct Limits {
     /// Maximum number of distinct inputs. Further inputs share one label.
     pub inputs: u32,
-    /// Maximum number of nodes. Beyond it, labels of merges are imprecise. In a large log, a node
-    /// and its entry in the memo of merges take at most 16 bytes, 21 while the memo grows.
+    /// Maximum number of nodes. A merge that needs a further one gets an imprecise label. In a
+    /// large log, a node and its entry in the memo of merges take at most 16 bytes, 21 while the
+    /// memo grows.
     pub nodes: u32,
     /// Maximum number of sources. The inputs of further sources share one label.
     pub sources: u32,
     /// Maximum number of runs of outputs. Further ones are dropped.
     pub outputs: u32,
-    /// Maximum number of bytes of items, with their names and contents. Further items get no
-    /// description.
+    /// Maximum number of bytes of items, with their names and contents. Items that would exceed it
+    /// get no description.
     pub item_bytes: u32,
     /// Reductions, which save the nodes of some merges.
     pub reduction: Reduction,
@@ -24,7 +25,7 @@ pub struct Limits {
 /// Reductions that a log applies to merges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
-    /// Merges with the null label, merges of equal labels, and repeated merges make no node.
+    /// Merges with the null label, merges of equal labels, and merges in the memo make no node.
     Repeated,
     /// Overlapping or adjacent ranges of inputs also become one range. A merge also makes no node
     /// if a walk over `steps` unions finds that one label contains the other.
@@ -35,7 +36,7 @@ pub enum Reduction {
 }
 
 impl Limits {
-    /// Limits with the given number of nodes.
+    /// Returns limits with the given number of nodes, but at most [`NODES_MAX`].
     #[must_use]
     pub const fn with_nodes(nodes: u32) -> Self {
         Self {
@@ -50,7 +51,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// 4 million nodes: at most 64 MiB, except while the memo grows.
+    /// 4 million nodes, which take at most 64 MiB, except while the memo grows.
     fn default() -> Self {
         Self::with_nodes((1 << 22) - 1)
     }
@@ -64,8 +65,8 @@ pub struct Losses {
     /// memory. Also merges and outputs that got the block of all inputs, because this log never
     /// assigned one of their labels.
     pub coarse_merges: u64,
-    /// Inputs that share the last label, because the log has the maximum number of inputs or
-    /// sources, or no memory.
+    /// Bytes that share the label of the last input, because they would exceed the maximum number
+    /// of inputs or sources, or because there was no memory.
     pub shared_inputs: u64,
     /// Nodes that did not enter the memo when they were made, because there was no memory.
     /// Repeating such a merge can make another node.

@@ -66,7 +66,7 @@ impl MergeLog {
     /// Assigns inputs to `count` bytes of the source `id` from `offset`, and returns their labels.
     /// If `offset + count` would exceed `u64::MAX`, `offset` is reduced.
     pub fn source(&mut self, id: u64, offset: u64, count: usize) -> Labels {
-        // Reserves the last input, which bytes share once the others are assigned.
+        // Reserves the last input, which bytes share for which there is no room.
         let left = (self.limits.inputs - 1).saturating_sub(self.inputs);
         let own = u32::try_from(count).ok().filter(|count| *count <= left);
         match own.and_then(|count| self.record_source(id, offset, count)) {
@@ -249,12 +249,12 @@ impl MergeLog {
         self.losses
     }
 
-    /// Returns the limits of the log, clamped to the numbers that labels can represent.
+    /// Returns the limits of the log: at least one input, and no more than labels can represent.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Frees the cache of recent merges. The memo then finds repeated merges.
+    /// Frees the cache of recent merges. Further merges fill a new one.
     #[cfg(feature = "std")]
     pub(crate) fn forget_recent(&mut self) {
         self.recent = Recent::default();

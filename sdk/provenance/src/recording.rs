@@ -81,8 +81,8 @@ impl Recording {
         self.take_log()
     }
 
-    /// Returns the log, like [`finish`](Self::finish), to an owner that is being dropped. The
-    /// recording then tracks nothing.
+    /// Returns the log, like [`finish`](Self::finish), for owners that are being dropped. The
+    /// recording then tracks nothing, and a further call returns an empty log.
     #[must_use]
     pub fn take_log(&mut self) -> MergeLog {
         let mut log = self.log.take().map(|log| *log).unwrap_or_default();
@@ -144,7 +144,7 @@ fn merge_distinct(a: Label, b: Label) -> Label {
     with_current(|log| log.merge(a, b)).unwrap_or(Label::ALL)
 }
 
-/// Returns the union of the labels of `count` successive bytes.
+/// Returns a label that contains the inputs of `count` successive bytes.
 pub(crate) fn merge_bytes(labels: Labels, count: usize) -> Label {
     let Labels::Inputs(first) = labels else {
         return labels.at(0);

@@ -14,9 +14,10 @@ use crate::node::Parents;
 use crate::read::ReadLog;
 use crate::set::InputSet;
 
-/// Resolver of single labels. It keeps its memory, one bit for each node, from query to query.
+/// Resolver of single labels. It keeps its memory, such as one bit for each node, from query to
+/// query.
 ///
-/// For many labels, [`sweep`] visits shared nodes once.
+/// For many labels, [`sweep`] usually visits shared nodes only once.
 #[derive(Debug, Default)]
 pub struct Resolver {
     /// Visited nodes, one bit each. All bits are 0 between queries.
@@ -24,10 +25,10 @@ pub struct Resolver {
     stack: Vec<u32>,
     /// Words of `visited` that are not 0.
     touched: Vec<usize>,
-    /// Ranges of inputs that the running query found. They are added to a set in ascending order,
-    /// so that each goes to its end and moves nothing.
+    /// Ranges of inputs that the running query found. The query adds them to a set in ascending
+    /// order, so that each range goes to the end of the set and moves no other.
     ranges: Vec<(u32, u32)>,
-    /// Number of nodes that queries visited.
+    /// Number of nodes that queries visited since the last `take_visits`.
     visits: u64,
 }
 
@@ -91,7 +92,7 @@ pub fn inputs_of(log: &impl ReadLog, label: Label) -> InputSet {
     Resolver::default().inputs(log, label)
 }
 
-/// Returns the first and last input of a log.
+/// Returns the first and last input of a log; `None` if it has none.
 fn all(log: &impl ReadLog) -> Option<(u32, u32)> {
     Some((0, log.inputs().checked_sub(1)?))
 }

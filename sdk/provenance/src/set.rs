@@ -120,7 +120,7 @@ impl InputSet {
         self.range_from(first).is_some_and(|range| range.0 <= last)
     }
 
-    /// Returns the rest, from `from` on, of the range that contains it, or else the next range.
+    /// Returns the range that contains `from`, without its part before `from`, or else the next one.
     fn range_from(&self, from: u32) -> Option<(u32, u32)> {
         match &self.0 {
             Form::Ranges(ranges) => {
@@ -166,7 +166,7 @@ impl InputSet {
         }
     }
 
-    /// Weight, by which a sweep adds the smaller set to the larger one.
+    /// Returns the weight by which a sweep chooses which of two sets it adds to the other.
     pub(crate) fn weight(&self) -> usize {
         match &self.0 {
             Form::Ranges(ranges) => ranges.len(),

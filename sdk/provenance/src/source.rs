@@ -58,7 +58,7 @@ impl Source {
         self.first.saturating_add(self.count)
     }
 
-    /// Reports whether a byte and its input follow directly on those of this source.
+    /// Reports whether a byte and its input directly follow the last ones of this source.
     pub(crate) fn is_followed_by(&self, id: u64, offset: u64, input: u32) -> bool {
         let next = self.offset.checked_add(self.count.into());
         self.id == id && next == Some(offset) && self.end() == input

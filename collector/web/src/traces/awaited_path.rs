@@ -16,7 +16,7 @@ use crate::model::Model;
 use crate::respond::data;
 use crate::site::Site;
 
-/// Time for which a page waits for a model; that of a small store is ready by then.
+/// Maximum time for which a page waits for a model; that of a small store is usually ready by then.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Number of spans above which a request is large.
 const LARGE_SPANS: usize = 2_000;
@@ -31,7 +31,7 @@ pub(super) struct AwaitedPath {
 }
 
 impl AwaitedPath {
-    /// Returns the suffix of the page's cache key, because the page's content depends on the model.
+    /// Returns a suffix for the cache key of an answer whose content depends on the model.
     pub(super) fn key(&self) -> &'static str {
         match (&self.model, self.is_awaited) {
             (_, false) => "",
@@ -47,14 +47,14 @@ impl AwaitedPath {
     }
 }
 
-/// Waits up to [`PATIENCE`] for the model. Its computation continues after that; for a large
-/// request, it begins only when the page asks for it.
+/// Waits up to [`PATIENCE`] for the model, unless an older one is known. Its computation continues
+/// after that; for a large request, it begins only when the page asks for it.
 pub(super) async fn path_soon(site: &Site, asked: RequestAsked) -> AwaitedPath {
     let first = path_now(site).await;
     if !first.is_awaited {
         return first;
     }
-    // The request that is read here is cached for the page.
+    // The request that is read here is cached; the page uses it unless it gets another model.
     let (of_site, model) = (site.clone(), first.model());
     let slot = site.answers().slot(MadeOf::Request).await;
     let is_large = reading(move |runtime| {

@@ -102,7 +102,7 @@ impl Columns {
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend(0u16.to_le_bytes());
-        // A head of 4 GiB would exceed the memory before this point.
+        // The format cannot hold a head of 4 GiB; the heads of requests are far smaller.
         bytes.extend(u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend(head.as_bytes());
         pad(&mut bytes, b' ');

@@ -1,5 +1,5 @@
-//! Remarks on a request: its completeness, the correction of its clocks, and its time in the
-//! kernel.
+//! Remarks on a request: its completeness, the correction of its clocks, and its time as recorded
+//! by kernels.
 
 use std::collections::BTreeMap;
 

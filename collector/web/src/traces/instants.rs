@@ -1,4 +1,4 @@
-//! Durations in addresses and forms, and for people.
+//! Parsing and formatting of durations in addresses and forms.
 
 use stroboscope_analysis::duration::{UNITS, exact, parse_ns};
 
@@ -7,7 +7,7 @@ pub(super) fn readable_duration(text: &str) -> String {
     text.parse().map_or_else(|_| text.to_owned(), exact)
 }
 
-/// Parses a duration of an address or a form, ns. A number without a unit is ns.
+/// Parses a duration of an address or a form, in ns. A whole number without a unit is in ns.
 pub(super) fn parse_duration(text: &str) -> Result<u64, String> {
     let ns = text.trim().parse().ok().or_else(|| parse_ns(text));
     ns.ok_or_else(|| {

@@ -26,11 +26,11 @@ pub(super) struct KernelRow {
     pub(super) kind: RowKind,
     pub(super) thread: u32,
     pub(super) start_ns: i64,
-    /// End of the activity; `None` if it is after the window.
+    /// End of the activity; `None` if no end was recorded within the window.
     pub(super) end_ns: Option<i64>,
     pub(super) text: String,
-    /// Low half of the id of the trace that held the lock, or woke the thread; `None` if it is
-    /// unknown, of no request, or this request.
+    /// Low half of the id of the trace that held the lock longest, or woke the thread; `None` if it
+    /// is unknown, no request or this one, and for rows of other kinds.
     pub(super) holder: Option<u64>,
     /// Name of the lock or futex, as in the sums over all requests; `None` for rows of other kinds.
     pub(super) lock: Option<String>,

@@ -14,8 +14,8 @@ pub(super) struct PathSum {
     pub(super) time_ns: u64,
     pub(super) waited_ns: u64,
     pub(super) pieces: u64,
-    /// Span with the longest segment in the sum, including the wait for it, as an index into the
-    /// outline; `None` for a task without a span, or if all segments have no length.
+    /// Span with the longest segment in the sum, including the wait before it, as an index into the
+    /// outline; `None` for a task without a span, or if all segments and waits have no length.
     pub(super) longest: Option<usize>,
 }
 

@@ -29,7 +29,7 @@ pub(super) fn provenance_part(html: &mut Html, site: &Site, id: u128) {
             html.markup(heading).markup("<p>");
             html.text(&error.to_string()).markup("</p>\n");
         }
-        // Most requests track no bytes.
+        // Most requests track no bytes, which is one of these failures.
         Err(_) => {}
     }
 }

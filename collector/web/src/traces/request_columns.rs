@@ -11,7 +11,8 @@ use super::columns::{Column, Columns, NONE, VERSION};
 use super::kernel_rows::{rows, thread_name};
 use super::texts::NumberedSet;
 
-/// Flag of a span, in addition to those of [`SpanFlags`]: it names a parent that was not recorded.
+/// Flag of a span, in addition to those of [`SpanFlags`]: it names a parent that the tree of spans
+/// does not have.
 const ORPHAN: u16 = 256;
 /// Flag of a row that is a task of an event log, not a span.
 const TASK: u16 = 512;
@@ -305,8 +306,8 @@ fn events(request: &Request, origin_ns: i64, columns: &mut Columns) {
     columns.head.insert("events".into(), texts(names.values()));
 }
 
-/// Encodes kernel activity. Shifts each row by the clock correction of its span, and the recording
-/// windows of a host by the correction of the host's last row.
+/// Encodes kernel activity. Shifts each row by the clock correction of its span, if the request has
+/// the span, and the windows of a recording by as much as the recording's last row.
 fn kernel(
     request: &Request,
     origin_ns: i64,

@@ -125,7 +125,7 @@ fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
 fn awaited(html: &mut Html, request: &Request, path: &AwaitedPath) {
     let lacks = match &request.path {
         None => "its critical path and the slack of its spans",
-        // An older model covers the whole request.
+        // The model covers the whole request, even if it is an older one.
         Some(_) if request.unmodelled.is_empty() => return,
         Some(_) => "the part that the older model does not cover",
     };
@@ -261,7 +261,7 @@ fn figure(request: &Request) -> Figure {
     )
 }
 
-/// Returns the mark of a failed span, as in the timeline.
+/// Returns the mark of a failed span, as in the timeline; empty for other spans.
 fn mark(request: &Request, place: usize) -> &'static str {
     match &request.failure {
         Some(failure) if failure.failed.contains(&place) => "✕ ",

@@ -68,7 +68,7 @@ pub(super) struct Cells<'a> {
 
 impl Cells<'_> {
     /// Opens a cell under the next head. On narrow screens, the stylesheet shows the head before
-    /// the cell.
+    /// the cell, unless the cell is a name at the start of a row.
     fn open(&mut self, is_name: bool, value: Option<&str>) -> &mut Html {
         let head = self.heads.next().copied().unwrap_or_default();
         self.html

@@ -25,7 +25,7 @@ impl<T: Clone + Eq + Hash> NumberedSet<T> {
         if let Some(number) = self.numbers.get(&value) {
             return *number;
         }
-        // There are no more values than rows, and rows are counted by u32.
+        // A request has far fewer than 2³² texts.
         let number = self.values.len() as u32;
         self.values.push(value.clone());
         self.numbers.insert(value, number);

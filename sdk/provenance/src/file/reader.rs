@@ -198,13 +198,13 @@ impl<'a> LogFile<'a> {
         Ok(())
     }
 
-    /// Returns the losses of precision; `None` if reading stopped before an end segment.
+    /// Returns the losses of precision; `None` if reading stopped before or in the end segment.
     pub fn losses(&self) -> Option<Losses> {
         self.losses
     }
 }
 
-/// Reads an item, and returns it with the records after it.
+/// Reads an item, and returns it with the records after it; `None` if it is cut off or no UTF-8.
 pub(super) fn item(records: &[u8]) -> Option<(Item, &[u8])> {
     let (header, rest) = records.split_at_checked(ITEM_HEADER_BYTES)?;
     let mut numbers = Numbers(header);

@@ -37,7 +37,7 @@ pub fn rewrite_items(
             }
             _ => (segment.records, segment.count),
         };
-        // Changed items also move the segments after them.
+        // Items of another length also move the segments after them.
         let offset = checked_offset(version, rewritten.len());
         let numbers = [segment.kind, count, segment.inputs];
         rewritten.extend(segment_header(offset, numbers, records));

@@ -18,10 +18,10 @@ const RECORDS_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub struct LogWriter<W> {
     to: W,
-    /// Number of bytes written.
+    /// Offset of the next segment.
     at: usize,
     nodes: u32,
-    /// Number of inputs whose sources are written.
+    /// First input after the written sources.
     inputs: u32,
     sources: u64,
     outputs: usize,

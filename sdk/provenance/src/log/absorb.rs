@@ -99,7 +99,8 @@ impl MergeLog {
         translation
     }
 
-    /// Assigns as many inputs as the other log has, and returns their labels.
+    /// Assigns as many inputs as the other log has, and returns their labels; the shared label if
+    /// there is no room.
     fn absorb_inputs(&mut self, other: &impl ReadLog) -> Labels {
         let first = self.inputs;
         let left = (self.limits.inputs - 1).saturating_sub(first);

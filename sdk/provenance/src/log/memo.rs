@@ -2,10 +2,10 @@
 //!
 //! The memo is a hash table of buckets, each a cache line. Programs merge recent labels. So nodes
 //! whose newer parents are successive labels share a bucket, and the next labels have the next
-//! bucket, which the processor loads in advance. If that bucket is full, the node gets a bucket by
+//! bucket, which the processor loads in advance. If a node's bucket is full, the node gets one by
 //! the hash of both parents. A slot has some bits of its node's hash, so that a search rarely reads
-//! another node. It compares all slots of a bucket without a branch between them: such branches
-//! cost more than the comparisons.
+//! another node. A search compares all slots of a bucket without a branch between them: such
+//! branches cost more than the comparisons.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Append-only storage of nodes in chunks, so that growth copies only a small first chunk.
+//! Append-only storage of nodes in chunks, so that growth copies only nodes of the first chunk.
 
 use alloc::vec::Vec;
 

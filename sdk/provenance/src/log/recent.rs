@@ -15,7 +15,7 @@ const LEN_MAX: usize = 1 << 12;
 pub(super) struct Recent(Vec<(u64, Label)>);
 
 impl Recent {
-    /// Returns the result of a merge.
+    /// Returns the result of a merge; `None` if it is not cached.
     #[inline]
     pub(super) fn get(&self, node: Node, hash: u64) -> Option<Label> {
         let (key, label) = *self.0.get(self.place(hash))?;

@@ -30,7 +30,8 @@ impl MergeLog {
         }
     }
 
-    /// Reduces a merge of two distinct labels, `older` being the smaller number.
+    /// Reduces a merge of two distinct labels, `older` being the smaller number; `None` if it needs
+    /// a union.
     #[inline]
     pub(super) fn reduce(&self, older: Label, newer: Label, steps: u8) -> Option<ReducedMerge> {
         if let (Some(a), Some(b)) = (self.span(older), self.span(newer)) {
@@ -57,7 +58,8 @@ impl MergeLog {
         None
     }
 
-    /// Reports whether a walk over at most `steps` unions finds that a label contains another one.
+    /// Reports whether a walk that descends into at most `steps` unions finds that a label contains
+    /// another one.
     fn contains(&self, label: Label, wanted: Label, mut steps: u8) -> bool {
         let wanted_span = self.span(wanted);
         let mut stack = [label; STACK];

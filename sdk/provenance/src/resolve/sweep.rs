@@ -25,9 +25,9 @@ const UNKEPT: u32 = u32::MAX;
 ///
 /// One sweep over the nodes, parents before children, computes the set of each needed node once. At
 /// its last use, a set becomes part of the result or is freed. The sweep thus holds only sets that
-/// still have uses, plus 8 bytes for each node up to the last one. If these sets take 512 MiB,
-/// further ones are not kept, and each use computes them again. A forged log can make the sweep
-/// take very long. For logs of unknown origin, use [`sweep_within`].
+/// still have uses, plus 8 bytes for each node up to the last one of `labels`. Sets beyond 512 MiB
+/// are not kept, and each use computes them again. A forged log can make the sweep take very long.
+/// For logs of unknown origin, use [`sweep_within`].
 pub fn sweep(log: &impl ReadLog, labels: &[Label], visit: impl FnMut(Label, &InputSet)) {
     sweep_within(&Cell::new(u64::MAX), log, labels, visit);
 }
@@ -141,7 +141,7 @@ impl Sweep {
         }
     }
 
-    /// Computes the set of a node, and returns the number of steps that this took.
+    /// Computes the set of a node if it is needed, and returns the number of steps that this took.
     pub(super) fn step(
         &mut self,
         log: &impl ReadLog,
@@ -172,7 +172,7 @@ impl Sweep {
         steps
     }
 
-    /// Keeps a set for its uses, and returns its place.
+    /// Keeps a set for its uses, and returns its place; [`UNKEPT`] if there is no room.
     fn keep(&mut self, set: InputSet) -> u32 {
         let bytes = set.bytes();
         let Some(left) = self.left.checked_sub(bytes) else {

@@ -12,7 +12,7 @@ const LAST: u32 = (1 << PAGE_BITS) - 1;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages(Vec<(u32, Page)>);
 
-/// Inputs of one page: at least one.
+/// Inputs of one page: at least one input.
 #[derive(Clone, Debug)]
 enum Page {
     Full,
@@ -99,7 +99,7 @@ impl Pages {
             (low, if page == to { last & LAST } else { LAST })
         };
         if end - start <= (to - from) as usize {
-            // Adds all missing pages at once: each insertion moves the pages that follow.
+            // Adds all missing pages at once, because each insertion moves the pages that follow.
             let own: Vec<_> = self.0.drain(start..end).collect();
             let mut own = own.into_iter().peekable();
             let pages = (from..=to).map(|page| {
@@ -178,7 +178,7 @@ impl Pages {
             })
     }
 
-    /// Returns the rest, from `from` on, of the range that contains it, or else the next range.
+    /// Returns the range that contains `from`, without its part before `from`, or else the next one.
     pub(super) fn range_from(&self, from: u32) -> Option<(u32, u32)> {
         let first = self.next(from, false)?;
         // A set ends before the last number, which is no input.
@@ -186,7 +186,7 @@ impl Pages {
         Some((first, after - 1))
     }
 
-    /// Returns the next number from `from` on that the set contains, or that it does not contain.
+    /// Returns the next number from `from` on that the set contains, or that it lacks if `is_gap`.
     fn next(&self, from: u32, is_gap: bool) -> Option<u32> {
         let mut number = from;
         let mut at = self
