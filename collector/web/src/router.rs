@@ -38,8 +38,8 @@ pub fn navigation(verbs: &dyn Verbs, options: &SiteOptions) -> Vec<NavLink> {
     links
 }
 
-/// Builds the router of a store's pages. The store is read when pages are requested, or earlier if
-/// `options.reads_ahead` is set. Pages report a data directory without traces as empty.
+/// Builds the router of a store's pages. The store is read only when pages are requested, or also
+/// now if `options.reads_ahead` is set. Pages report a data directory without traces as empty.
 pub fn site(verbs: Arc<dyn Verbs>, options: SiteOptions) -> Router {
     let navigation = navigation(&*verbs, &options);
     let names: Vec<&'static str> = verbs.pages().iter().map(|page| page.name).collect();

@@ -190,7 +190,7 @@ impl Scope {
 
     /// Returns the arguments of a report with relative times and nanoseconds replaced by dates, or
     /// an error if a relative time has no newest request to count back from. Keeps other texts,
-    /// also invalid ones. Blocks; not for async code.
+    /// even invalid ones. Blocks; not for async code.
     pub(crate) fn fixed(
         asked: &[(String, String)],
         site: &Site,
@@ -222,8 +222,8 @@ pub(crate) fn is_of_scope(name: &str) -> bool {
     ["since", "until", "from", "to", "root", ROWS].contains(&name)
 }
 
-/// Returns the start of the newest request, in ns since the Unix epoch; `None` if the store has
-/// none or cannot be read.
+/// Returns the start of the newest request that [`Site::rate`] counts, in ns since the Unix epoch;
+/// `None` if there is none, or if the store cannot be read.
 fn newest_ns(site: &Site, runtime: &Handle) -> Option<i64> {
     site.rate(runtime)?.newest_ns
 }

@@ -60,8 +60,8 @@ use crate::respond::{Head, Key, NoPage, data, page, page_now};
 use crate::scope::Scope;
 use crate::site::Site;
 
-/// Time before and after a given moment in which a request is searched by the low half of its id,
-/// in ns.
+/// Time before and after a given moment within which a request must begin to be found by the low
+/// half of its id, in ns.
 const HOLDER_WITHIN_NS: i64 = 60_000_000_000;
 /// Number of spans in the part of a too large request that its error page offers.
 const PART_SPANS: usize = 5_000;
@@ -188,7 +188,7 @@ fn part(asked: RequestAsked) -> String {
 
 /// Sends a request's page. If the address has only the low half of an id, as in kernel recordings,
 /// redirects to the request with that half. The parameter `at` restricts the search for the half to
-/// requests near that instant.
+/// requests that began near that instant.
 async fn one(
     State(site): State<Site>,
     Path(text): Path<String>,
@@ -255,8 +255,8 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// Finds the whole id of a request from its low half. Searches near `at_ns`, or all requests if it
-/// is `None`.
+/// Finds the whole id of a request from its low half. Searches the requests that began near
+/// `at_ns`, or all if it is `None`.
 fn whole_id(source: &Source, id: u128, at_ns: Option<i64>) -> Result<u128, NoPage> {
     if id >> 64 != 0 {
         return Err(no_trace(source));

@@ -166,8 +166,8 @@ fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, St
     asked
 }
 
-/// Returns the address of a page with its options, to which `rows=COUNT` can be appended. Omits the
-/// parameters of the scope, which all links carry.
+/// Returns the address of a page with its options, to which `rows=COUNT` can be appended. Omits
+/// time range and root operation, which all links carry.
 fn address_before_rows(name: &str, asked: &[(String, String)]) -> String {
     let own = asked.iter().filter(|(name, _)| !is_of_scope(name));
     let query = Serializer::new(String::new()).extend_pairs(own).finish();

@@ -18,9 +18,9 @@ pub enum Kind {
     Start = 1,
     /// The request or span ends on this thread.
     End = 2,
-    /// A task that works for the request moves onto this thread.
+    /// The thread, which worked for no request, begins to work for the request or span.
     On = 3,
-    /// The task moves off this thread.
+    /// The thread stops working for the request or span, and may continue with another one.
     Off = 4,
     /// The request begins to wait for a lock.
     LockWait = 5,

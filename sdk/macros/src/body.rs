@@ -81,8 +81,8 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
         };
         let begin = match options.request {
             true => quote!(let _stroboscope_span = #span.entered();),
-            // The frame is assigned only while recording is on; only a compiler-generated drop flag
-            // tracks this.
+            // The frame is assigned only if something may be recorded; only a compiler-generated
+            // drop flag tracks this.
             false => quote! {
                 let mut _stroboscope_frame;
                 let _stroboscope_span;

@@ -8,7 +8,7 @@ use syn::{Ident, LitStr, Token, parenthesized};
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
-    /// Unparsed tokens inside `fields(…)`; `span!` parses them.
+    /// Unparsed tokens inside `fields(…)`; the macro that begins the span parses them.
     pub(crate) fields: Option<TokenStream>,
     pub(crate) err: bool,
     pub(crate) request: bool,

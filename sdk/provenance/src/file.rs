@@ -1,4 +1,4 @@
-//! Files of logs: append-only segments with checksums, which readers use in place.
+//! Files of logs: append-only segments with checksums. Readers use the nodes in place.
 //!
 //! Numbers are little-endian. The length of each segment is a multiple of 8.
 //!

@@ -123,7 +123,7 @@ impl Label {
     }
 
     /// Returns the label of the input `offset` after this label's input. Returns the block of all
-    /// inputs if there is no such input, or if this label is a node or a block.
+    /// inputs if there is no such input, or for a node or a block. This label must not be null.
     #[inline]
     pub(crate) const fn following(self, offset: usize) -> Self {
         if offset < (NODE - self.0 % NODE) as usize && self.0 < NODE {

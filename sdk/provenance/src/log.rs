@@ -66,7 +66,7 @@ impl MergeLog {
     /// Assigns inputs to `count` bytes of the source `id` from `offset`, and returns their labels.
     /// If `offset + count` would exceed `u64::MAX`, `offset` is reduced.
     pub fn source(&mut self, id: u64, offset: u64, count: usize) -> Labels {
-        // Reserves the last input, which bytes share for which there is no room.
+        // Reserves the last input, which all bytes share that get no inputs of their own.
         let left = (self.limits.inputs - 1).saturating_sub(self.inputs);
         let own = u32::try_from(count).ok().filter(|count| *count <= left);
         match own.and_then(|count| self.record_source(id, offset, count)) {

@@ -120,7 +120,7 @@ impl InputSet {
         self.range_from(first).is_some_and(|range| range.0 <= last)
     }
 
-    /// Returns the range that contains `from`, without its part before `from`, or else the next one.
+    /// Returns the range that contains `from`, cut to begin at `from`, or else the next range.
     fn range_from(&self, from: u32) -> Option<(u32, u32)> {
         match &self.0 {
             Form::Ranges(ranges) => {

@@ -1,4 +1,5 @@
-//! Links from a request to its connection, and from a connection to its requests.
+//! Links from a request to the trace from which it was divided, such as that of its connection, and
+//! from such a trace to its requests.
 
 use stroboscope_query::Request;
 use stroboscope_render::humanise::counted;

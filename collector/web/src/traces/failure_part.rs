@@ -1,5 +1,5 @@
-//! Explains a request's failure: its start, its path, the statements of failed spans, and
-//! exceptions with their stacks.
+//! Explains a request's failure: its start, its path, the errors of failed spans, and the stacks of
+//! exceptions.
 
 use stroboscope_query::{FailedSpan, Request, RequestFailure};
 use stroboscope_render::page::Html;

@@ -38,14 +38,14 @@ fn locks(request: &Request) -> Vec<LockSum> {
     })
 }
 
-/// Names the holder or the waker in the longest wait; if it is another request, returns the address
-/// of its page, too.
+/// Returns the name of the holder or waker in the longest wait; if it is another request, also
+/// returns the address of that request's page.
 fn holder(example: &LockExample, own: u64) -> (String, Option<String>) {
     match (&example.holder, example.holder_trace) {
         (_, Some(low)) if low == own => ("this request".to_owned(), None),
         (_, Some(low)) => {
-            // Links to a waker at the end of the wait, when it woke the thread, and to a holder of
-            // a marked lock at the beginning, because it may have released the lock by the end.
+            // Links to a waker at the end of the wait, when it woke the thread, and to a holder
+            // that a marker names at the beginning, because it may have moved on by the end.
             let woke = !matches!(example.evidence, Some(ReleaseEvidence::Marker) | None);
             let after_ns = if woke { example.took_ns } else { 0 };
             let at_ns = example.start_ns.saturating_add_unsigned(after_ns);

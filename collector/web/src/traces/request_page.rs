@@ -120,8 +120,8 @@ fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
     html.text(&facts.join(" · ")).markup("</p>\n");
 }
 
-/// Announces that the page will reload once the model is known, and names the parts that are
-/// missing until then. Writes nothing if the page waits for no model, or lacks no part.
+/// Announces that a model is awaited, and names the parts of the page that are missing until it is
+/// known. Writes nothing if the page waits for no model, or lacks no part.
 fn awaited(html: &mut Html, request: &Request, path: &AwaitedPath) {
     let lacks = match &request.path {
         None => "its critical path and the slack of its spans",

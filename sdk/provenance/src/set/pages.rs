@@ -178,7 +178,7 @@ impl Pages {
             })
     }
 
-    /// Returns the range that contains `from`, without its part before `from`, or else the next one.
+    /// Returns the range that contains `from`, cut to begin at `from`, or else the next range.
     pub(super) fn range_from(&self, from: u32) -> Option<(u32, u32)> {
         let first = self.next(from, false)?;
         // A set ends before the last number, which is no input.
