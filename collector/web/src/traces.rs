@@ -4,8 +4,8 @@
 //! Modules from the bottom up: `asked_id`, `awaited_path`, `instants`, `table`; `columns` with
 //! `texts`, `kernel_rows` and `request_columns`, the data of the timeline; `path_sums`,
 //! `diagnostics`, `outline_spans`, `failure_part`, `connection_part`, `lock_table`, `link_part`,
-//! `links`, `request_page`, `provenance_part`; `list_page`; `span_json`. A request whose whole id
-//! is given is located by the page indexes of the store's files, without reading all of them.
+//! `links`, `request_page`, `provenance_part`; `list_page`; `span_json`. The page indexes of the
+//! store's files locate a request whose whole id is given, so that not all files are read.
 
 mod asked_id;
 mod awaited_path;

@@ -71,8 +71,8 @@ impl BurstConfig {
     /// Returns the first millisecond at or after `time_ms` that is inside a window.
     ///
     /// Let `h` be the highest bit that the mask requires and `time_ms` lacks. The result keeps the
-    /// bits of `time_ms` above `h` and sets bit `h`. Below `h` it has the bits of the mask, the
-    /// smallest number that satisfies them.
+    /// bits of `time_ms` above `h` and sets bit `h`. Below `h` it has exactly the bits of the mask,
+    /// which make the smallest number.
     #[must_use]
     pub const fn next_open_ms(self, time_ms: u64) -> u64 {
         let missing = self.0 & !time_ms;

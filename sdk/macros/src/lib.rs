@@ -12,8 +12,8 @@ use syn::{ItemFn, parse_macro_input};
 /// of an async function is the current span whenever its future is polled, on any thread.
 ///
 /// - `name = "…"`: sets another name.
-/// - `fields(key = expression, argument)`: adds fields, as in `span!`; they are evaluated only
-///   while recording is on.
+/// - `fields(key = expression, argument)`: adds fields, as in `span!`; they are evaluated only if
+///   something may be recorded.
 /// - `err`: marks the span as failed, like `stroboscope::error`, if the function returns an error.
 ///   The function must return a `Result` whose error implements `Display`.
 /// - `request`: makes each call a request, even inside another span, like `span!(request: "…")`.

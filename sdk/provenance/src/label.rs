@@ -4,7 +4,7 @@ use core::fmt;
 
 /// Bit of labels that are nodes or blocks.
 const NODE: u32 = 1 << 31;
-/// Bits that all blocks share. This number is no label.
+/// Bits that all blocks share. The number of these bits alone is no label.
 const BLOCK: u32 = 0xFC00_0000;
 /// Binary logarithm of the number of inputs in the smallest block.
 const BLOCK_LEVEL_MIN: u32 = 6;

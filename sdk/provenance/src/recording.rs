@@ -61,7 +61,7 @@ impl Recording {
         }
     }
 
-    /// Runs code on this thread. This recording tracks its values.
+    /// Runs code on this thread, and tracks the values of the code in this recording.
     pub fn run<R>(&mut self, code: impl FnOnce() -> R) -> R {
         let _entered = EnteredScope::new(self);
         code()

@@ -223,7 +223,7 @@ fn spans(
     columns.push("spans.flags", Column::U16(flags));
 }
 
-/// Drops the bits that the format does not define, because their meaning may change.
+/// Drops the bits above 128, to which the format gives another meaning, or none.
 fn span_flags(flags: SpanFlags) -> u16 {
     (flags.0 & 0xff) as u16
 }

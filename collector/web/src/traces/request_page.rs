@@ -17,7 +17,7 @@ use super::outline_spans::{called, depth, operation_at, span_at};
 use super::path_sums::{PathSum, operation_of, path_sums};
 use super::table::{LinkedTable, Set};
 
-/// Maximum number of spans of a request that the page also draws without scripts.
+/// Maximum number of spans of a request whose timeline the page also draws without scripts.
 const SPANS_DRAWN_MAX: usize = 40;
 /// Maximum number of spans listed.
 const SPANS_LISTED_MAX: usize = 200;

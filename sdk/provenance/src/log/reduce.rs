@@ -4,7 +4,7 @@ use super::MergeLog;
 use crate::label::{Label, LabelKind};
 use crate::node::{Node, Parents};
 
-/// Maximum number of labels that a walk keeps to visit. It skips further ones.
+/// Maximum number of labels that a walk holds for later visits. It skips further ones.
 const STACK: usize = 8;
 /// Maximum number of unions that a walk for a block visits.
 const HULL_STEPS: usize = 64;
