@@ -80,7 +80,7 @@ pub(crate) fn begin_with_fields(
 }
 
 /// Records an event in the current span, or in the parent that the event names explicitly. An event
-/// that is explicitly a root belongs to no span.
+/// that is explicitly a root, or names an unknown parent, belongs to no span.
 #[inline(always)]
 pub(crate) fn event(event: &Event<'_>, context_of: impl FnOnce(&Id) -> Option<SpanContext>) {
     let quickly = |known: &'static AdaptedCallsite| {

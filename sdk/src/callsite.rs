@@ -1,10 +1,10 @@
-//! Constant properties of an annotation, stored once per place in the source.
+//! Constant properties of an annotation, stored once per place in the source or per name.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockWriteGuard};
 
-/// Source of spans or events. The macros create it as a `static`; for callsites of `tracing`, and
-/// for names that are only known at run time, the SDK leaks it.
+/// Source of spans, events or fields. The macros and the SDK create it as a `static`; for callsites
+/// of `tracing`, and for names that are only known at run time, the SDK leaks it.
 #[derive(Debug)]
 pub struct Callsite {
     pub(crate) name: &'static str,

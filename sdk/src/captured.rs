@@ -25,7 +25,7 @@ pub struct CapturedContext {
     unseen: Option<Unseen>,
 }
 
-/// State of a capture that was made while nothing was recorded.
+/// State of a capture without a request that was made while nothing was recorded.
 #[derive(Debug)]
 struct Unseen {
     /// Number of times that the gate opened before the capture.

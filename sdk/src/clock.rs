@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 
 use crate::sys;
 
-/// Reads the tick counter. Its rate is unknown but the same on all cores, and constant except
-/// across a suspend or a move to another machine.
+/// Reads the tick counter. Its rate depends on the machine, is the same on all cores, and is
+/// constant except across a suspend or a move to another machine.
 #[inline(always)]
 #[must_use]
 pub(crate) fn ticks() -> u64 {
@@ -170,19 +170,18 @@ pub(crate) struct ClockStep {
     pub(crate) step_ns: i64,
 }
 
-/// Difference above which the wall clock counts as stepped. Smaller differences, such as noise of
-/// reading, are interpolated.
+/// Difference above which the wall clock counts as stepped. Noise of reading is usually smaller.
 pub(crate) const STEP_THRESHOLD_NS: i64 = 5_000_000;
-/// Number of stored anchors. Each turn of a drain adds one, or two at a clock step, so they cover
-/// at least 32 passes, longer than any record waits in a ring.
+/// Maximum number of stored anchors. Each turn of a drain adds one, or two at a clock step, so they
+/// cover at least the last 32 passes, longer than any record waits in a ring.
 const ANCHORS_KEPT: usize = 512;
 
 /// Maximum error of predicting the monotonic clock by a constant rate: this many ns, plus one part
 /// in [`BREAK_PARTS`] of the elapsed time. A suspend (which only one of the two clocks counts) or a
-/// move to another machine exceeds it and begins a new interval of constant rate.
+/// move to another machine usually exceeds it; a new interval of constant rate then begins.
 const BREAK_THRESHOLD_NS: i64 = 1_000_000;
 const BREAK_PARTS: i64 = 1_000;
-/// Number of stored intervals of constant tick rate.
+/// Maximum number of stored intervals of constant tick rate.
 const STRETCHES_KEPT: usize = 8;
 
 /// Piecewise linear functions from ticks to wall time and from ticks to durations.

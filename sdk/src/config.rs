@@ -183,7 +183,8 @@ impl Builder {
 
     /// Adds a `traceparent` to every call, even if its request arrived without one and is not
     /// recorded. Off by default: such a call then carries no `traceparent` unless a window may open
-    /// before its response. This saves most of the cost of a closed gate.
+    /// before its response, or this process samples by a ratio. This saves most of the cost of a
+    /// closed gate.
     ///
     /// The added headers have the flag "not sampled". A downstream tracer that follows its parent's
     /// decision then records none of these requests; without the headers, it makes its own
@@ -194,7 +195,7 @@ impl Builder {
     }
 
     /// Sets the share of recorded requests whose bytes are [tracked](crate::tracked), from 0 to 1.
-    /// Other numbers count as the nearest of these, NaN as 0. Default 1. The trace id decides, so
+    /// Lower numbers and NaN count as 0, higher numbers as 1. Default 1. The trace id decides, so
     /// all services with the same share track the same requests.
     #[cfg(feature = "provenance")]
     pub fn provenance(mut self, share: f64) -> Self {
@@ -270,9 +271,9 @@ impl Builder {
         self
     }
 
-    /// Applies the `STROBOSCOPE_…` environment variables; variables that are not set or empty
-    /// change nothing. When recording starts, a message reports each unknown variable, with the
-    /// nearest known name or with all of them.
+    /// Applies the `STROBOSCOPE_…` environment variables; unset and empty variables change nothing.
+    /// When recording starts, a message reports each unknown variable, with the nearest known name
+    /// or with all known names.
     ///
     /// # Errors
     /// Returns an error that names the variable if a value is invalid. [`init`](Self::init) checks

@@ -68,10 +68,10 @@ pub(crate) struct Drain {
     line: Option<Line>,
     steps: Vec<ClockStep>,
     open: OpenSpans,
-    /// Number of FIELDS records by span id that were read but not yet processed. They may come from
-    /// a ring that follows the ring with the span's end.
+    /// Number of this turn's FIELDS records that are not yet processed, by span id. They may come
+    /// from a ring that follows the ring with the span's end.
     awaited_fields: FxHashMap<u64, u32>,
-    /// Ends that this pass read before the begin, or before fields that another thread wrote.
+    /// Ends that this pass read without the begin, or before fields that another thread wrote.
     early_ends: Vec<End>,
     /// Fields by span id that this pass read while the span was unknown.
     early_fields: FxHashMap<u64, Fields>,

@@ -1,4 +1,4 @@
-//! Stack of `tracing` spans that this thread has entered, with the context before each.
+//! Stack of `tracing` spans that this thread has entered, with the context to restore after each.
 //!
 //! With `tracing`, threads may leave spans in another order than they entered them. A span may also
 //! be entered again before it is left, and on several threads at once. One stack per thread handles
@@ -12,7 +12,7 @@ use crate::span::Span;
 use crate::thread_ref::ThreadRef;
 use crate::{marker, thread};
 
-/// Identity of a subscriber: span ids of different subscribers may be equal.
+/// Identity of a layer, or of the SDK's subscribers. Span ids of different owners may be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(pub(crate) u64);
 
@@ -167,7 +167,7 @@ pub(crate) fn exit(owner: Owner, id: u64) {
     }
 }
 
-/// Leaves a span that is not the innermost, or that is deeper than `OUTER`.
+/// Leaves a span that is not the innermost or is deeper than `OUTER`; does nothing if it is absent.
 #[cold]
 fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
     let deep = INNER.try_with(|inner| {

@@ -44,7 +44,7 @@ const BUCKETS: usize = 1 << BUCKET_BITS;
 const BUCKET_BITS: u32 = if cfg!(miri) { 6 } else { 12 };
 /// Maximum number of buckets probed for one address before the fallback map is searched.
 const PROBES: usize = 16;
-/// Number of buckets that [`find`] probes. It is inlined, so its code must stay short.
+/// Maximum number of buckets that [`find`] probes: its code is inlined, and must stay short.
 const PROBES_NEAR: usize = 2;
 
 #[repr(align(32))]
@@ -174,17 +174,17 @@ fn make(
     }))
 }
 
-/// Reports whether an event is named only by its place in the source ("event src/main.rs:7").
+/// Reports whether an event's name begins like `tracing`'s default ("event src/main.rs:7").
 fn is_unnamed_event(metadata: &Metadata<'_>) -> bool {
     metadata.is_event() && metadata.name().starts_with("event ")
 }
 
-/// Returns a name that is clearer to people than `tracing`'s and stable across versions. An event
+/// Returns `tracing`'s name, or one that is clearer to people and stable across versions. An event
 /// without a name gets its target, which the drain may replace by the message. A span named like a
-/// function (`apply`) gets the last part of its module path as a prefix (`get::apply`), because
-/// another function of the service may have the same name. Spans in a crate's root module, and
-/// those named like a web framework's request span, get none. The prefix is added even if no other
-/// function has the name yet: one may be registered later, and names must not change then.
+/// function (`apply`), but not like a web framework's request span, gets the last part of its
+/// module path as a prefix (`get::apply`), if that path has several parts: another function of the
+/// service may have the same name. The prefix is added even if no other function has the name yet:
+/// one may be registered later, and names must not change then.
 fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
     let name = metadata.name();
     if is_unnamed_event(metadata) {

@@ -1,9 +1,9 @@
 //! Open spans of the SDK's own subscriber, in slots that are never freed.
 //!
 //! An id consists of a slot's index and the slot's generation, which changes whenever a span in it
-//! closes. An id that outlives its span therefore finds nothing, rather than another span. Each
-//! thread keeps some free slots and exchanges them with the shared list in batches, so creating and
-//! closing a span rarely touches a shared cache line.
+//! closes. An id that outlives its span therefore finds nothing, rather than another span, until
+//! the slot's 32-bit generation wraps. Each thread keeps some free slots and exchanges them with
+//! the shared list in batches, so creating and closing a span rarely touches that list.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
@@ -26,16 +26,16 @@ use crate::thread_ref::ThreadRef;
 /// Maximum number of open spans: 262,144, in 16 MiB. Further spans are not recorded, but counted as
 /// [`LossCause::OpenSpansFull`].
 const SLOTS_MAX: usize = if cfg!(miri) { 256 } else { 1 << 18 };
-/// Number of free slots that a thread takes at once from the shared list. It gives back twice as
-/// many.
+/// Maximum number of free slots that a thread takes at once. It gives back twice as many, and the
+/// rest when it ends.
 const BATCH: usize = 64;
 
 /// Slot for one open span: a cache line without padding, so that all of it is zero until used.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Slot {
-    /// Generation (high half) and number of references to the span (low half). The slot is free if
-    /// the number is 0.
+    /// Generation (high half) and number of references to the span (low half). The number is 0 if
+    /// the slot holds no open span.
     state: AtomicU64,
     span: SpanCell,
     /// [`AdaptedCallsite::index`] of the span's callsite.
@@ -67,7 +67,7 @@ const INDEX_SHIFT: u32 = 6;
 static SLOTS: [Slot; SLOTS_MAX] = [const { Slot::free() }; SLOTS_MAX];
 /// Number of slots that were ever handed out; slots from this index on are unused.
 static FRESH: AtomicU32 = AtomicU32::new(0);
-/// Slots that were handed out, are free again, and that no thread keeps.
+/// Free slots below `FRESH` that no thread keeps.
 static FREE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// Free slots kept by one thread.
@@ -330,7 +330,7 @@ pub(crate) fn release_quickly(id: &Id) -> Option<()> {
     }
     slot.span.end_quickly()?;
     slot.state.store(next_generation(only_one), Relaxed);
-    // Pairs like the fence in `release`.
+    // Pairs with the fence in `words`, like the one in `release`.
     fence(Release);
     let length = near.length.get();
     near.slots[length % NEAR].set(index_of(id));
@@ -351,7 +351,7 @@ pub(crate) fn release(id: Id) -> bool {
     let is_last = state as u32 == 1 || slot.state.fetch_sub(1, AcqRel) as u32 == 1;
     if is_last {
         slot.state.store(next_generation(state), Relaxed);
-        // Must precede any change to the slot; it pairs with the fence in `words`.
+        // Must precede any change to the span's words; it pairs with the fence in `words`.
         fence(Release);
         drop(slot.span.take());
         put_free(index_of(id.into_u64()));

@@ -29,7 +29,7 @@ const WAYS: usize = 8;
 /// ends, and no other thread stores spans at this position of any line.
 const LENT_WAYS: usize = 6;
 
-/// Id of a place that is being filled.
+/// Id of a place that is being filled in a way that is never lent.
 const BUSY: u64 = u64::MAX;
 
 #[repr(align(64))]
@@ -51,7 +51,7 @@ static PLACES: [Place; LINES * WAYS] = [const {
     }
 }; LINES * WAYS];
 
-/// Spans for which the table had no place; `REST_LENGTH` is their number.
+/// Spans outside the table; `REST_LENGTH` is their number.
 static REST: Mutex<Option<FxHashMap<(u64, u64), Span>>> = Mutex::new(None);
 static REST_LENGTH: AtomicUsize = AtomicUsize::new(0);
 
@@ -85,7 +85,7 @@ impl Drop for Returner {
 fn borrow_way() -> usize {
     let free = |lent: u32| (!lent).trailing_zeros();
     let take = |lent| (free(lent) < LENT_WAYS as u32).then(|| lent | 1 << free(lent));
-    // A thread that is being torn down has no `RETURNER` any more, so it borrows nothing.
+    // A thread that has dropped its `RETURNER` could not return a way, so it borrows nothing.
     let borrowed = RETURNER.try_with(|_| LENT.fetch_update(Acquire, Relaxed, take));
     let way = borrowed
         .ok()

@@ -151,8 +151,9 @@ impl Drop for CarriedScope {
     }
 }
 
-/// Sets a value of the request that this thread works for. Returns `false` if the thread works for
-/// no request (see [`enter_request`]), or if the key or value is invalid (see [`Baggage::set`]).
+/// Sets a value of the request that this thread works for. Returns `false` if the thread has
+/// entered no request (see [`enter_request`]), or if the key or value is invalid (see
+/// [`Baggage::set`]).
 /// Also returns `false` if the value does not fit next to others that are at least as important.
 pub fn set(scope: Scope, key: &str, value: impl Into<Value>) -> bool {
     set_with_importance(scope, key, value, IMPORTANCE_DEFAULT)
@@ -200,8 +201,8 @@ pub fn snapshot() -> Baggage {
         .unwrap_or_default()
 }
 
-/// Adds a tradeoff to the list in the request's baggage. Returns `false` if there is no request, or
-/// if the tradeoff is too long or does not fit.
+/// Adds a tradeoff to the list in the request's baggage. Returns `false` if the thread has entered
+/// no request, or if the tradeoff is too long or does not fit.
 pub fn note(tradeoff: &Tradeoff) -> bool {
     carried().is_some_and(|carried| {
         let mut baggage = lock(&carried.request);
@@ -231,8 +232,8 @@ pub fn is_duplicate() -> bool {
     get(DUPLICATE) == Some(Value::Bool(true))
 }
 
-/// Attaches a slack prediction to the request. Returns `false` if there is no request, or if the
-/// prediction is too long or does not fit.
+/// Attaches a slack prediction to the request. Returns `false` if the thread has entered no
+/// request, or if the prediction is too long or does not fit.
 pub fn predict_slack(prediction: &SlackPrediction) -> bool {
     set(Scope::Request, SlackPrediction::KEY, prediction.format())
 }

@@ -27,8 +27,8 @@ enum Member {
 }
 
 /// Drops members until the rest fits. It drops the SDK's entries first, the least important before
-/// the others and, at equal importance, later ones before earlier ones. Then it drops members of
-/// other vendors, from the end.
+/// the others and, at equal importance, later ones before earlier ones. Then it drops foreign
+/// members, from the end.
 pub(super) fn fit(baggage: &mut Baggage) {
     let (mut members, mut bytes) = sizes(baggage);
     if members <= MEMBERS_MAX && bytes <= BYTES_MAX {

@@ -16,8 +16,8 @@ pub struct Load {
     /// `tower::ServerLayer` and of [`IncomingContext`](crate::propagation::IncomingContext), and
     /// calls of [`count_request`].
     pub requests_per_second: f64,
-    /// CPU time per wall time between the last two measurements; 1.0 is one busy core. 0 on systems
-    /// other than Unix.
+    /// CPU time per elapsed time between the last two measurements; 1.0 is one busy core. 0 on
+    /// systems other than Unix.
     pub cpu_cores: f64,
     /// Resident memory in bytes. 0 on systems other than Linux.
     pub memory_bytes: u64,

@@ -42,8 +42,8 @@ impl SlackPrediction {
     }
 
     /// Adds an edge: `after` begins only when `before` is done. Unknown components are added with a
-    /// slack of 0. Ignores an edge that would close a cycle, exceed the maximum of 256, or need a
-    /// component beyond the maximum of 64.
+    /// slack of 0. Ignores an edge that exists, or that would close a cycle, exceed the maximum of
+    /// 256, or need a component beyond the maximum of 64.
     #[must_use]
     pub fn with_edge(mut self, before: &str, after: &str) -> Self {
         let Some(edge) = self.position(before).zip(self.position(after)) else {

@@ -70,7 +70,7 @@ impl Tradeoff {
         self
     }
 
-    /// Creates the entry `tradeoff.7=omit proactive ranker features`, with tabs as separators.
+    /// Creates an entry such as `tradeoff.7=omit proactive ranker features`, separated by tabs.
     pub(super) fn entry(&self, number: usize) -> Entry {
         let when = if self.proactive {
             "proactive"

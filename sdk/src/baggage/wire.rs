@@ -113,7 +113,7 @@ pub(crate) fn escaped_byte(digits: &[u8]) -> Option<(u8, &[u8])> {
     Some(((high << 4 | low) as u8, rest))
 }
 
-/// Writes `=value` and the type's property.
+/// Writes `=value` and the type's property; a text has none.
 pub(super) fn format_value(value: &Value, into: &mut String) {
     into.push('=');
     match value {

@@ -1,5 +1,5 @@
-//! Schedules reports of the kernel's clock state: whether it is synchronized, and its maximum
-//! error.
+//! Schedules reports of the kernel's clock state: whether it is synchronized, and its maximum and
+//! estimated errors.
 
 use stroboscope_proto::v1;
 

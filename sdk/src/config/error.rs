@@ -45,7 +45,7 @@ pub enum InitError {
     /// The value of the named environment variable is not UTF-8.
     #[error("{0}: its value is not UTF-8")]
     NotText(&'static str),
-    /// The collector's address is invalid, or this build or system does not support it.
+    /// The collector's address is invalid, or not usable with this build or on this system.
     #[error(
         "collector address {address:?}: {problem}; write http://HOST:PORT, https://HOST:PORT or unix:/PATH \
          (set by {ENV_COLLECTOR})"

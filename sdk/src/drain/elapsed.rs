@@ -47,8 +47,8 @@ impl ElapsedWork {
 }
 
 impl Drain {
-    /// Records work that an event describes as a span that ends at `end_ns`. Cuts or trims it like
-    /// other spans. Returns false if the event describes none, or belongs to no span.
+    /// Records the work described by an event, as a span that ends at `end_ns`. Cuts or trims it
+    /// like other spans. Returns false if the event describes no work, or belongs to no span.
     pub(super) fn elapsed(
         &mut self,
         head: &Head,

@@ -11,8 +11,8 @@ const MESSAGES_MAX: usize = 8;
 /// Maximum length of a message used as a name. Longer messages, and messages with digits, are not
 /// used.
 const MESSAGE_BYTES_MAX: usize = 64;
-/// Maximum number of callsites with names. With the limits above, the names of a recording take
-/// at most half a MiB.
+/// Maximum number of callsites whose messages are examined. With the limits above, the names of a
+/// recording take at most half a MiB.
 const CALLSITES_MAX: usize = 1_024;
 
 /// Messages that serve as names of the events of each callsite.

@@ -32,8 +32,8 @@ impl OpenSpan {
         self.flags & SpanFlag::Sampled as u32 != 0
     }
 
-    /// Returns the close of the span's window, in ns since the Unix epoch, if a window is the
-    /// reason for recording. Returns `None` if the span's request was sampled.
+    /// Returns the close of the span's window, in ns since the Unix epoch, if a window is the only
+    /// reason for recording. Returns `None` for sampled requests, and outside of windows.
     pub(crate) fn cut_at_ns(&self) -> Option<i64> {
         self.window_close_ns.filter(|_| !self.is_sampled())
     }

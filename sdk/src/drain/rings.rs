@@ -41,7 +41,7 @@ impl Read {
 /// Rings that this process reads, and its state after a fork.
 pub(crate) struct DrainedRings {
     rings: Vec<Read>,
-    /// The only thread of a forked child, until the other threads' rings are forgotten.
+    /// Thread that survived in a forked child, until recording next starts.
     survivor: Option<ThreadId>,
 }
 

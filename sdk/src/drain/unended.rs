@@ -1,4 +1,5 @@
-//! Closes spans without an end: unsampled ones whose window is over, and those open for too long.
+//! Closes spans without an end: unsampled ones whose window is over, sampled ones open for too
+//! long, and all when recording stops.
 
 use stroboscope_proto::v1::{self, SpanFlag};
 
@@ -10,9 +11,9 @@ use crate::gate::foresight;
 const CUT_PATIENCE_NS: i64 = 50_000_000;
 
 impl Drain {
-    /// Closes spans whose window is over and spans open for too long. It uses the age of each span
-    /// on the monotonic clock, so that steps of the wall clock have no effect. Passes full batches
-    /// to `ship`.
+    /// Closes unsampled spans whose window is over and sampled spans open for too long. It uses the
+    /// age of each span on the monotonic clock, so that steps of the wall clock have no effect.
+    /// Passes full batches to `ship`.
     pub(super) fn close_due(&mut self, now_ticks: u64, ship: &mut dyn FnMut(v1::Batch)) {
         let (span_ns_max, timeline) = (self.limits.span_ns_max, &self.timeline);
         let is_due = |span: &OpenSpan| {

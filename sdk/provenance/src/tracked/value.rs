@@ -10,8 +10,8 @@ use crate::recording::merge;
 
 /// Value, and the label of the inputs on which it depends under a linkage.
 ///
-/// Operators calculate with the values and merge the labels. Values without inputs cost a
-/// comparison.
+/// Operators calculate with the values and, under a linkage of calculations, merge the labels.
+/// Values without inputs cost a comparison.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tracked<T, L = DataLinkage> {
     value: T,

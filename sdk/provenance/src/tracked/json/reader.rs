@@ -36,7 +36,7 @@ struct Input {
     copy: Rc<TrackedBuf>,
     /// Address of the first byte of the original.
     address: usize,
-    /// Bytes of the innermost tracked value: the text of the running parser.
+    /// Bytes of the innermost tracked value whose place is known, or of the whole buffer.
     value: Range<usize>,
 }
 
@@ -76,8 +76,8 @@ impl Input {
         (end <= self.copy.len()).then_some(start..end)
     }
 
-    /// Describes an error in the text at `place`, with its line and column in the text of the
-    /// running parser. serde_json takes both from the end of the description.
+    /// Describes an error in the text at `place`. Ends with the line and column in `value`, if they
+    /// are known; serde_json takes both from there.
     fn describe(&self, error: &serde_json::Error, place: Option<Range<usize>>) -> String {
         let (line, column) = (error.line(), error.column());
         let message = error.to_string();
