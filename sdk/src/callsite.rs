@@ -71,7 +71,7 @@ impl Callsite {
     }
 }
 
-/// Maximum number of names that are only known at run time (such as a request's method). Their
+/// Maximum number of names that are only known at run time (such as `GET /item/{id}`). Their
 /// callsites are never freed; names beyond this limit share one callsite.
 const NAMES_MAX: usize = 1_024;
 pub(crate) const NAME_BYTES_MAX: usize = 256;
@@ -85,8 +85,8 @@ pub(crate) fn lock() -> RwLockWriteGuard<'static, HashMap<Box<str>, &'static Cal
     NAMED.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the callsite named after a request's path without its first slash, which is
-/// OpenTelemetry's name for gRPC's `/package.Service/Method`. The path `/` keeps its slash.
+/// Returns the callsite named after a request's path without its first slash. OpenTelemetry names
+/// gRPC's `/package.Service/Method` like this. The path `/` keeps its slash.
 pub(crate) fn named_after_path(path: &str) -> &'static Callsite {
     named(
         path.strip_prefix('/')

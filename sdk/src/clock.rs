@@ -47,8 +47,8 @@ mod imp {
             core::arch::asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack));
         };
         let halves = std::ptr::from_mut(place).cast::<u32>();
-        // SAFETY: the place is 8 bytes, aligned for both types, borrowed for this; x86 has the
-        // lower half first.
+        // SAFETY: the place has 8 bytes, is aligned for both types, and is mutably borrowed; x86
+        // has the lower half first.
         unsafe {
             halves.write(low);
             halves.add(1).write(high);

@@ -205,8 +205,8 @@ impl Builder {
 
     /// Sets the size of a recording thread's largest ring, in bytes (rounded up to a power of two,
     /// at least 16 KiB, at most 1 GiB). Default 1 MiB, which 5 million events per second with one
-    /// integer each fill in 6.5 ms. A thread starts with 16 KiB, and continues in a larger ring
-    /// when it fills half of its ring before the drain reads it. If memory allows, the SDK keeps a
+    /// integer each fill in 6.5 ms. A thread starts with 16 KiB. If memory allows, it continues in
+    /// a larger ring when it fills half of its ring before the drain reads it, and the SDK keeps a
     /// ring of each size in reserve.
     pub fn ring_bytes(mut self, bytes: usize) -> Self {
         self.ring_bytes = bytes.min(RING_BYTES_MAX);

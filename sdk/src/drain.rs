@@ -75,7 +75,7 @@ pub(crate) struct Drain {
     early_ends: Vec<End>,
     /// Fields by span id that this pass read while the span was unknown.
     early_fields: FxHashMap<u64, Fields>,
-    /// Ends and fields that the last pass read without a begin, which may be in a newer ring.
+    /// Ends and fields that the last pass read without their begin; it may be in a newer ring.
     overdue_ends: Vec<End>,
     overdue_fields: FxHashMap<u64, Fields>,
     builder: BatchBuilder,

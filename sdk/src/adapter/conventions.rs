@@ -1,7 +1,7 @@
 //! Naming conventions for fields of `tracing`'s spans and events. The SDK reads names, kinds and
 //! failures like tracing-opentelemetry (`otel.name`, `otel.kind`, `otel.status_code`,
 //! `otel.status_message`). It also recognises the request spans of web frameworks, such as
-//! tower-http and tracing-actix-web, by their name, method and path.
+//! tower-http and tracing-actix-web, by their name, method, and route or path.
 //!
 //! A recording thread runs this code only when it registers a callsite; the drain reads the fields
 //! of events and finished spans.

@@ -255,7 +255,7 @@ pub(crate) fn insert_quickly(known: &'static AdaptedCallsite) -> Option<Id> {
 /// returns the id of spans that are not stored.
 #[inline(always)]
 pub(crate) fn insert(known: &'static AdaptedCallsite, begin: impl FnOnce() -> Span) -> Id {
-    // The slot is taken first because `begin` may run code that creates other spans.
+    // Takes the slot before `begin`, which may run code whose spans take slots, too.
     let Some(free) = Free::take() else {
         LOSSES.add(LossCause::OpenSpansFull, 1);
         return Id::from_u64(NOTHING);

@@ -23,7 +23,7 @@ pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
 /// out of most calls of unrecorded requests that arrived without one (`recorded`), see
 /// [`Builder::propagate_always`](crate::Builder::propagate_always).
 pub const ENV_PROPAGATE: &str = "STROBOSCOPE_PROPAGATE";
-/// `STROBOSCOPE_PROVENANCE`: recorded requests whose bytes are tracked: `on`, `off`, or a share.
+/// `STROBOSCOPE_PROVENANCE`: share of recorded requests whose bytes are tracked, or `on` or `off`.
 /// Used with the feature `provenance`.
 pub const ENV_PROVENANCE: &str = "STROBOSCOPE_PROVENANCE";
 /// `STROBOSCOPE_TRACING`: filter for spans and events of `tracing`, like `RUST_LOG`.

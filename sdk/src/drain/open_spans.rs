@@ -21,8 +21,8 @@ pub(crate) struct OpenSpan {
     pub(crate) start_ns: i64,
     pub(crate) flags: u32,
     pub(crate) fields: Fields,
-    /// Close of the window in which the span began, in ns since the Unix epoch; `None` if it began
-    /// outside of windows.
+    /// Close, or planned close, of the window in which the span began, in ns since the Unix epoch;
+    /// `None` if the span began outside of windows.
     pub(crate) window_close_ns: Option<i64>,
 }
 

@@ -79,8 +79,8 @@ pub(crate) fn start_anew() {
         ring.read(|_| {});
     }
     if known.survivor.take() == Some(std::thread::current().id()) {
-        // This thread's own ring is the one in which a test record of it appears; it may be a
-        // shared one.
+        // The ring in which this thread's test record appears is the thread's own, or a shared one
+        // that the thread uses.
         thread::forget_shared();
         let probed = thread::write(|place, lineage| record::write_end(place, lineage, 0, 0, 0));
         known.take_made();

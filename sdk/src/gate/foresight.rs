@@ -41,8 +41,8 @@ pub(crate) fn opens_soon() -> bool {
     }
 }
 
-/// Sets the tick from which [`opens_soon`] returns true. If all requests get ids, it returns true
-/// at once.
+/// Sets the tick from which [`opens_soon`] returns true. If all requests get ids, [`opens_soon`]
+/// returns true at once.
 pub(super) fn set_soon_from(ticks: u64) {
     let ticks = if NAMES_ALL.load(Relaxed) { 0 } else { ticks };
     SOON_FROM_TICKS.store(ticks, Relaxed);

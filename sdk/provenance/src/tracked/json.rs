@@ -9,7 +9,7 @@ use std::thread::LocalKey;
 pub use reader::from_json;
 pub use writer::to_json;
 
-/// State of the running call of a thread, which an inner call replaces until it ends.
+/// State of a thread's running call. An inner call replaces the state until that call ends.
 type Slot<T> = LocalKey<RefCell<Option<T>>>;
 
 /// Restores the state of the outer call, also after a panic.
