@@ -267,10 +267,9 @@ impl Baggage {
         self.entries.is_empty() && self.foreign.is_empty()
     }
 
-    /// Parses a W3C `baggage` header. It omits malformed members, entries longer than
-    /// [`VALUE_BYTES_MAX`], and those that no longer fit when encoded again, and counts them as
-    /// dropped. It stops at the limits ([`BYTES_MAX`], [`MEMBERS_MAX`]) and counts the remainder as
-    /// one dropped member.
+    /// Parses a W3C `baggage` header. It drops and counts malformed members, entries longer than
+    /// [`VALUE_BYTES_MAX`], and those that no longer fit when encoded again. It stops at the limits
+    /// ([`BYTES_MAX`], [`MEMBERS_MAX`]) and counts the remainder as one dropped member.
     #[must_use]
     pub fn parse(header: &str) -> Self {
         Self::parse_fields([header.as_bytes()])

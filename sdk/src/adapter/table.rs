@@ -101,9 +101,9 @@ pub(super) fn rest() -> MutexGuard<'static, Option<FxHashMap<(u64, u64), Span>>>
 
 #[inline]
 fn line_of(id: u64) -> usize {
-    // The registry counts the reuses of a slot in the highest 13 bits of its ids. Without these
-    // bits, successive spans of a slot share a line here, which then stays in the cache. This
-    // affects only speed.
+    // On 64-bit systems, the registry counts the reuses of a slot in the highest 13 bits of an id.
+    // Without these bits, successive spans of a slot share a line here, which then stays in the
+    // cache. This affects only speed.
     (id.wrapping_shl(13).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LINE_BITS)) as usize
 }
 

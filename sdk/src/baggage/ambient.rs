@@ -151,10 +151,9 @@ impl Drop for CarriedScope {
     }
 }
 
-/// Sets a value of the request that this thread works for. Returns `false` if the thread has
-/// entered no request (see [`enter_request`]), or if the key or value is invalid (see
-/// [`Baggage::set`]).
-/// Also returns `false` if the value does not fit next to others that are at least as important.
+/// Sets a value of the request that this thread has entered. Returns `false` if there is none (see
+/// [`enter_request`]), or if the key or value is invalid (see [`Baggage::set`]). Also returns
+/// `false` if the value does not fit next to others that are at least as important.
 pub fn set(scope: Scope, key: &str, value: impl Into<Value>) -> bool {
     set_with_importance(scope, key, value, IMPORTANCE_DEFAULT)
 }
