@@ -101,7 +101,7 @@ pub(crate) struct BatchBuilder {
 
 #[derive(Debug)]
 struct Interner {
-    /// Index by the address of a static name: the address identifies the name and is cheap to hash.
+    /// Index by the address and length of a static name, which identify it and are cheap to hash.
     by_address: FxHashMap<(usize, usize), u32>,
     by_text: HashMap<Box<str>, u32>,
     texts: Vec<String>,
