@@ -8,8 +8,8 @@ use crate::span_context::SpanContext;
 /// State of a span, except its ids, as the bits of one word.
 ///
 /// ```text
-/// bits 0..8   work at the end of the span, see the constants; none: the word is empty
-///      3      0, so that it is no state of a thread's fast path
+/// bits 0..8   one bit for each of the constants below; if none is set, the word is empty
+///      3      0, so that the word is no closed state of a thread's fast path
 ///      8..12  0
 ///      12..20 the flags of its context
 ///      20..64 for a usual span: the tag of the interval in which it began, during which its thread
@@ -51,7 +51,7 @@ impl SpanWord {
         Self(self.0 | Self::HELD | (generation as u64) << Self::GENERATION_SHIFT)
     }
 
-    /// Reports whether the span is neither recorded nor has a context.
+    /// Reports whether the word is empty: the span is not recorded and has no context.
     pub(crate) const fn is_none(self) -> bool {
         self.0 == 0
     }

@@ -44,9 +44,9 @@ pub(crate) use process::{
     release_sigterm, take_sigterm, unblock_and_raise_sigterm, write_error,
 };
 
-/// Writes a message to standard error in one call, ignoring failures: `eprintln!` panics if the
-/// other end is closed. On Unix, it does not take the standard library's lock of standard error,
-/// because a child that is forked while another thread holds that lock would wait for it forever.
+/// Writes a message to standard error, ignoring failures: `eprintln!` panics if the other end is
+/// closed. On Unix, it does not take the standard library's lock of standard error, because a child
+/// that is forked while another thread holds that lock would wait for it forever.
 pub(crate) fn say(line: std::fmt::Arguments<'_>) {
     write_error(format!("stroboscope: {line}\n").as_bytes());
 }

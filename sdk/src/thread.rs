@@ -34,8 +34,7 @@ use tag::Tags;
 /// State that decides how a thread writes a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The thread has no ring. Its next record gets one, or goes into a shared ring if none is
-    /// available.
+    /// The thread has no ring. Its next record needs one of its own or, failing that, a shared one.
     Fresh,
     /// The thread has a ring.
     Ready,
@@ -83,13 +82,13 @@ struct Local {
 
 /// Value of [`Local::ready`] while the fast path is closed.
 const NOT_READY: u64 = 1 << 3;
-/// Value of [`Local::ready`] while a record is being written. If a field's own formatting or a
-/// signal handler attempts to write another record meanwhile, that record is rejected.
+/// Value of [`Local::ready`] while the writer is in use, usually for a record. If a field's own
+/// formatting or a signal handler attempts to write another record meanwhile, that one is rejected.
 const BUSY: u64 = NOT_READY | 1;
 
 thread_local! {
-    /// State of this thread. It has no destructor, so one instruction reaches it, and it is safe to
-    /// use while the thread is torn down.
+    /// State of this thread. It has no destructor, so access needs no check, and it is safe to use
+    /// while the thread is torn down.
     static LOCAL: Local = const {
         Local {
             ready: Cell::new(NOT_READY),
@@ -165,12 +164,13 @@ impl Claim {
     /// Returns the id of the span whose BEGIN is written next. Only for claims of [`claim_ready`].
     #[inline(always)]
     pub(crate) fn next_span_id(&self) -> u64 {
-        // Uses no counter: a position in the ring never repeats.
+        // Uses no counter: positions in the ring ascend, and repeat only after an overflow.
         let writer = self.writer();
         writer.first_id.wrapping_add(writer.producer.head() as u64)
     }
 
-    /// Returns the word of spans that begin in the current context, with its flags.
+    /// Returns the word of spans that begin in the current context, with its flags. Only for claims
+    /// of [`claim_ready`].
     #[inline(always)]
     pub(crate) fn word(&self) -> u64 {
         self.ready
@@ -190,8 +190,8 @@ impl Claim {
         unsafe { producer.write_unasked(|place| fill(place, lineage)) };
     }
 
-    /// Writes a record like [`write`](Self::write), with a `fill` that returns whether it ran the
-    /// service's code. Such code may change the context or panic.
+    /// Writes a record like [`write`](Self::write), with a `fill` that also returns whether it ran
+    /// the service's code. Such code may change the context or panic.
     #[cfg(feature = "tracing")]
     #[inline(always)]
     pub(crate) fn write_foreign(
@@ -227,14 +227,15 @@ impl Drop for Claim {
     }
 }
 
-/// Claims the writer if the fast path is open, for a record inside the current context.
+/// Claims the writer if the fast path is open and the ring certainly has space, for a record inside
+/// the current context.
 #[inline(always)]
 pub(crate) fn claim_ready() -> Option<Claim> {
     Claim::take(|ready| ready > BUSY)
 }
 
-/// Claims the writer if the fast path is open and the current request has not changed since the
-/// span with this word began.
+/// Claims the writer if the fast path is open, the current request has not changed since the span
+/// with this word began, and the ring certainly has space.
 ///
 /// # Safety
 /// `word` must be the word of a span, see [`SpanWord`](crate::span_word::SpanWord), and therefore
@@ -245,7 +246,8 @@ pub(crate) unsafe fn claim_for(word: u64) -> Option<Claim> {
     Claim::take(|ready| ready == word)
 }
 
-/// Claims the writer if the thread has a ring with space, for an END, which belongs to no context.
+/// Claims the writer if the thread's ring certainly has space, for an END, which belongs to no
+/// context.
 #[inline(always)]
 pub(crate) fn claim() -> Option<Claim> {
     Claim::take(|ready| ready != BUSY)
@@ -361,7 +363,7 @@ pub(crate) fn set_context_span_id(span_id: u64) {
     local().context[2].store(span_id, Relaxed);
 }
 
-/// Closes the fast path, because the next change of context needs a marker.
+/// Closes the fast path, so that the next change of context checks whether it needs a marker.
 pub(crate) fn close_fast_path() {
     local().close_fast_path();
 }
@@ -378,7 +380,8 @@ pub(crate) fn root_ids() -> (u128, u64) {
     (local.ids.trace_id(), local.ids.span_id())
 }
 
-/// Discards this thread's ids; new ones are unrelated to them.
+/// Discards this thread's ids; new ones are unrelated to them. During a record, it
+/// keeps the ring's `first_id`.
 pub(crate) fn forget_ids() {
     let local = local();
     local.ids.forget();
@@ -402,7 +405,7 @@ impl Local {
         }
     }
 
-    /// Returns the new value of `ready` after a record was written.
+    /// Returns the new value of `ready` when the writer is no longer in use.
     #[inline(never)]
     fn look(&self) -> u64 {
         let context =

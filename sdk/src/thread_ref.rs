@@ -1,4 +1,4 @@
-//! Accesses thread-locals with one instruction.
+//! Accesses thread-locals without a check whether they are destroyed.
 
 #![allow(unsafe_code)]
 
@@ -25,8 +25,8 @@ impl<T> Deref for ThreadRef<T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: a thread-local without a destructor lives as long as its thread, and a
-        // `ThreadRef` cannot leave the thread, because it is not `Send`. A reference borrowed from
-        // it ends before it does.
+        // `ThreadRef` cannot leave the thread, because it is not `Send`. The returned reference
+        // ends before the `ThreadRef` does.
         unsafe { &*self.0 }
     }
 }

@@ -79,10 +79,10 @@ impl ServerLayer {
         Self { route_of: None }
     }
 
-    /// Names spans after the route that the web framework has stored in the request's extensions.
-    /// With axum,
-    /// `.route_by(|extensions| extensions.get::<MatchedPath>().map(MatchedPath::as_str))` results
-    /// in `GET /user/{name}`. If the function returns `None`, the path is used.
+    /// Names spans, except those of gRPC calls, after the route that the web framework has stored
+    /// in the request's extensions. With axum, `.route_by(|extensions|
+    /// extensions.get::<MatchedPath>().map(MatchedPath::as_str))` results in `GET /user/{name}`. If
+    /// the function returns `None`, the path is used.
     #[must_use]
     pub const fn route_by(mut self, route_of: fn(&http::Extensions) -> Option<&str>) -> Self {
         self.route_of = Some(route_of);
@@ -193,8 +193,8 @@ where
             // as W3C requires.
             outer.child(thread::span_id())
         } else if !outer.is_valid() && foresight::opens_soon() {
-            // A request without ids gets ids now: if a window opens at the callee, its records are
-            // then known to be a part and no separate request.
+            // A request without ids gets ids now: if a window opens at the callee, the callee's
+            // records are then known to be only a part of a request.
             unseen_request()
         } else {
             SpanContext::NONE

@@ -45,8 +45,8 @@ const TRANSPORTS: [&str; 22] = [
     "want",
 ];
 
-/// Targets of the spans and events that web frameworks create for whole requests, and of sqlx's
-/// events. They are recorded at `debug`.
+/// Targets of tower-http's spans and events for whole requests, and of sqlx's events. By default,
+/// they are recorded at `debug`.
 const DESCRIBED: [&str; 4] = [
     conventions::TOWER_HTTP_SPAN,
     conventions::TOWER_HTTP_RESPONSE,

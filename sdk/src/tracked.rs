@@ -198,7 +198,7 @@ fn mixed(trace_id: u128) -> u64 {
 }
 
 impl RequestLog {
-    /// Begins a log if the current request is recorded and to be tracked, unless it has one.
+    /// Begins a log if the current request is recorded and to be tracked, unless a log is current.
     fn begin() -> Option<Self> {
         if gate::is_idle() {
             return None;

@@ -28,11 +28,11 @@
 //! # Load
 //!
 //! A point measures its own load in two ways. The first is the number of requests that arrive per
-//! second, over the last ten measurements, which are at least 100 ms apart: usually one second. If
-//! the rate over the last half or fifth of that time is higher even after a deduction for chance,
-//! the reduced rate is used instead, so that a spike shows sooner. The second is the number of
-//! requests under way, which are those whose [`Choice`] has not been dropped. Requests beyond the
-//! number that the model explains form a backlog, which counts as arriving within the next second.
+//! second, over the last ten intervals between measurements, usually of 100 ms each. If the rate
+//! over the last five or two of these is higher even after a deduction for chance, the reduced rate
+//! is used instead, so that a spike shows sooner. The second is the number of requests under way,
+//! which are those whose [`Choice`] has not been dropped. Requests beyond the number that the model
+//! explains form a backlog, which counts as arriving within the next second.
 //!
 //! # Recorded data
 //!

@@ -14,7 +14,7 @@ pub trait Value {
     where
         Self: 'a;
 
-    /// True if [`write`](Self::write) runs code of the service, which might itself record
+    /// True if [`write`](Self::write) may run code of the service, which might itself record
     /// something.
     #[doc(hidden)]
     const RUNS_CODE: bool = true;

@@ -1,4 +1,4 @@
-//! Detects unknown `STROBOSCOPE_…` environment variables, and misspelled levels in their values.
+//! Detects unknown `STROBOSCOPE_…` environment variables, and misspelled levels in filters.
 
 use std::ffi::OsString;
 
@@ -9,9 +9,9 @@ const OF_TESTS: &str = "STROBOSCOPE_TEST_";
 /// its own.
 const OF_COLLECTOR: &str = "STROBOSCOPE_COLLECT_";
 
-/// Returns a message for each variable that is set, has the SDK's prefix, and is neither known nor
-/// one of tests, the collector or Kubernetes. A misspelled name would otherwise have no effect and
-/// no warning.
+/// Returns a message for each variable that is set, has the SDK's prefix and a Unicode name, and is
+/// neither known nor, by its name, one of tests, the collector or Kubernetes. A misspelled name
+/// would otherwise have no effect and no warning.
 ///
 /// This is not an error: a name of a later version, or of another program's script, must not stop a
 /// service.
@@ -83,7 +83,7 @@ pub(crate) fn misspelt_level(variable: &str, directives: &str) -> Option<String>
     })
 }
 
-/// Returns the Levenshtein distance: the number of letters to insert, delete or replace.
+/// Returns the Levenshtein distance: the least number of letters to insert, delete or replace.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

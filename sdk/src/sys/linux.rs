@@ -41,15 +41,15 @@ pub(crate) fn kernel_clock() -> Option<v1::KernelClock> {
     })
 }
 
-/// Makes the calling thread's timers punctual. By default, Linux may delay a sleeping thread by 50
-/// µs to wake several at once (timer slack).
+/// Makes the calling thread's timers punctual to 1 µs. By default, Linux may delay a sleeping
+/// thread by 50 µs to wake several at once (timer slack).
 pub(crate) fn ask_for_exact_timers() {
     // SAFETY: PR_SET_TIMERSLACK takes a number of nanoseconds and concerns the calling thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
 }
 
 /// Returns the resident memory in bytes: the second number of /proc/self/statm, which counts pages.
-/// Returns `None` if the file cannot be read.
+/// Returns `None` if the file cannot be read or parsed.
 pub(crate) fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
@@ -58,8 +58,8 @@ pub(crate) fn resident_bytes() -> Option<u64> {
     Some(pages * u64::try_from(page_bytes).unwrap_or(4_096))
 }
 
-/// Reports whether a process holds an `fcntl` lock on this file; false if the file cannot be
-/// opened. It reads the lock's state without taking it, so that services do not disturb each other.
+/// Reports whether a process holds an `fcntl` lock on this file; false if that is unknown. It reads
+/// the lock's state without taking it, so that services do not disturb each other.
 pub(crate) fn is_locked(path: &Path) -> bool {
     let Ok(file) = std::fs::File::open(path) else {
         return false;

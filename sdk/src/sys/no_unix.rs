@@ -11,7 +11,7 @@ pub(crate) fn process_cpu_ns() -> Option<i64> {
 }
 
 /// Returns the machine's name, which Windows puts into a process's environment; `None` if it is
-/// missing or empty.
+/// missing, empty or not Unicode.
 pub(crate) fn host_name() -> Option<String> {
     std::env::var("COMPUTERNAME")
         .ok()

@@ -51,8 +51,7 @@ pub(crate) fn write_error(bytes: &[u8]) {
     let _ = std::mem::ManuallyDrop::new(file).write_all(bytes);
 }
 
-/// Registers functions that the C library calls around every fork of this process. They must not
-/// unwind.
+/// Registers functions that the C library calls around every call of `fork`. They must not unwind.
 pub(crate) fn at_fork(
     before: extern "C" fn(),
     in_parent: extern "C" fn(),

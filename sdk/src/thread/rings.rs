@@ -46,11 +46,11 @@ pub(crate) struct RingsLock<'a> {
 /// Purpose of memory, ordered by the share of memory it may use, smallest first.
 #[derive(Clone, Copy)]
 enum Purpose {
-    /// A larger ring for a thread that has one.
+    /// Another ring for a thread that has one, or a spare.
     Growth,
-    /// A thread's first ring.
+    /// A ring of its own for a thread that has none.
     Thread,
-    /// A ring for all threads that have none.
+    /// A ring that threads without one share.
     Shared,
 }
 
@@ -78,8 +78,8 @@ impl Rings {
     }
 
     /// Returns the total memory of all rings, in bytes, up to which rings may be created for this
-    /// purpose. This is 3/4 of the limit for growth, 15/16 for first rings, all of it for shared
-    /// rings.
+    /// purpose. This is 3/4 of the limit for growth, 15/16 for threads without a ring, all of it
+    /// for shared rings.
     fn bytes_max(&self, purpose: Purpose) -> usize {
         let max = self.bytes_max.load(Relaxed);
         match purpose {
@@ -89,13 +89,14 @@ impl Rings {
         }
     }
 
-    /// Returns a ring for a thread's first record, or `None` if the memory limit allows none.
+    /// Returns a ring for a thread that has none; `None` if the memory limit allows none.
     pub(super) fn make(&self) -> Option<Producer> {
         self.take(0, Purpose::Thread)
     }
 
-    /// Returns a larger ring for a thread that has filled half of a ring of this memory size, in
-    /// bytes. Returns `None` if there is no larger size, or no memory for it.
+    /// Returns a ring of the next larger size for a thread that has filled at least half of a ring
+    /// of this memory size, in bytes. Returns `None` if there is no larger size, or no memory for
+    /// it.
     pub(super) fn take_larger(&self, bytes: usize) -> Option<Producer> {
         let number = (0..SIZES).find(|&number| self.size(number) > bytes)?;
         self.take(number, Purpose::Growth)
@@ -197,8 +198,8 @@ impl Rings {
         }
     }
 
-    /// Keeps a finished ring for reuse if it has one of the current sizes, and fewer than
-    /// [`FREE_MAX`] rings of that size are free. Otherwise frees it.
+    /// Keeps a finished ring for reuse if it has one of the current sizes, fewer than [`FREE_MAX`]
+    /// rings of that size are free, and its producer no longer exists. Otherwise frees it.
     pub(crate) fn recycle(&self, ring: Consumer) {
         let bytes = ring.bytes();
         let mut free = self.lock_free();
@@ -218,9 +219,9 @@ impl Rings {
         self.bytes.fetch_sub(ring.bytes(), Relaxed);
     }
 
-    /// Returns the size, in bytes, relative to which the fill of a ring is measured. It is the size
-    /// of the largest ring if there is memory for one, because a thread that fills a smaller ring
-    /// then gets a larger one.
+    /// Returns the size, in bytes, relative to which the fill of a ring is measured. If there is
+    /// memory for a ring of the largest size, it is that size, because a thread that fills a
+    /// smaller ring of its own then gets a larger one. Otherwise, it is the ring's own size.
     pub(crate) fn bytes_to_fill(&self, ring: &Consumer) -> usize {
         let largest = self.size(SIZES - 1);
         if self.bytes().saturating_add(largest) <= self.bytes_max(Purpose::Growth) {

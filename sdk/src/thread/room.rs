@@ -1,9 +1,9 @@
 //! Finds space for a record: in a thread's ring, in another one for the thread, or in a shared one.
 //!
 //! A ring starts small, because most threads record little and there may be thousands. A thread
-//! that fills half of its ring before it is read continues in one of the next size. The drain reads
-//! the old ring, whose memory is then reused or freed. A thread without memory for a ring borrows a
-//! [shared](super::shared) ring for each record.
+//! that fills half of its ring before it is read continues in one of the next size, if available.
+//! The drain reads the old ring, whose memory is then reused or freed. A thread without memory for
+//! a ring borrows a [shared](super::shared) ring for each record.
 
 use super::{BUSY, Local, NOT_READY, REAPER, RINGS, State, Writer, half_full, shared};
 use crate::loss::{LOSSES, LossCause};
@@ -54,8 +54,7 @@ impl Local {
                 }
             },
             State::Fresh => {
-                // Accessing REAPER registers its destructor; it fails if the thread's locals are
-                // already being destroyed.
+                // Accessing REAPER registers its destructor, and fails once that has begun.
                 let Ok(made) = REAPER.try_with(|_| RINGS.make()) else {
                     self.state.set(State::Ending);
                     return self.borrow(writer, LossCause::NoRing);
@@ -74,7 +73,8 @@ impl Local {
     }
 
     /// Borrows a shared ring for one record, in place of the thread's own ring, which it retires.
-    /// If no shared ring has space, counts a loss with the cause `otherwise` and returns false.
+    /// If no shared ring with space is available, counts a loss with the cause `otherwise` and
+    /// returns false.
     fn borrow(&self, writer: &mut Writer, otherwise: LossCause) -> bool {
         let Some((place, shared)) = shared::borrow(std::ptr::from_ref(self).addr()) else {
             LOSSES.add(otherwise, 1);
@@ -103,7 +103,7 @@ impl Local {
     }
 
     /// Changes the thread's state to `state`, and retires the thread's ring. During a record, it
-    /// keeps the ring, and the state if the ring is borrowed.
+    /// keeps the ring, and changes only [`State::Fresh`] and [`State::Ready`].
     pub(super) fn stop(&self, state: State) {
         if self.ready.get() != BUSY {
             self.ready.set(BUSY);
@@ -113,8 +113,7 @@ impl Local {
             self.ready.set(NOT_READY);
             self.state.set(state);
         } else if matches!(self.state.get(), State::Fresh | State::Ready) {
-            // During a record it is unknown which code still uses the ring, so the ring is never
-            // returned.
+            // During a record it is unknown which code still uses the ring, so the ring stays.
             self.state.set(state);
         }
     }

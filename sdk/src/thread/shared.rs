@@ -1,8 +1,8 @@
 //! Shared rings that threads without a ring of their own borrow, for one record at a time.
 //!
-//! A place is locked only to remove its ring, which is created first if need be, or to put it back.
-//! A thread that needs a ring does not wait for the lock; it tries the next place. A ring stays
-//! together with its lineage, so to its reader it is an ordinary ring.
+//! Apart from forks, a place is locked only to put its ring back, or to remove it (after creating
+//! it if need be). A thread that needs a ring does not wait for the lock; it tries the next place.
+//! A ring stays together with its lineage, so to its reader it is an ordinary ring.
 
 use std::sync::{Mutex, TryLockError};
 

@@ -68,8 +68,7 @@ pub struct DuplicateStats {
     pub skipped_no_runtime: u64,
     /// Number of requests not copied because they were copies themselves.
     pub skipped_is_duplicate: u64,
-    /// Number of requests not copied because members of other vendors left no room in the baggage
-    /// for the mark of a copy.
+    /// Number of requests not copied because the baggage had no room for the mark of a copy.
     pub skipped_unmarked: u64,
     /// Number of panics in callbacks.
     pub panicked: u64,

@@ -34,7 +34,7 @@ const ERROR_TYPE: u8 = 3;
 const CANCELLED: u8 = 4;
 const DESCRIPTION: u8 = 5;
 
-/// gRPC's code for calls that end without one.
+/// gRPC's code for calls that end without a valid one.
 const UNKNOWN: u32 = 2;
 
 /// Span with its request's outcome, as far as known. Ends the span when dropped.
@@ -45,7 +45,7 @@ pub(super) struct Outcome {
     is_grpc: bool,
     /// HTTP status of the response, if it arrived.
     status: Option<u16>,
-    /// Code of the gRPC call, if it arrived.
+    /// Code of the gRPC call, if it arrived; [`UNKNOWN`] if the call ended without one.
     code: Option<u32>,
     /// Unparsed `grpc-message` of a failed call. Boxed, because it is rare.
     message: Option<Box<HeaderValue>>,
@@ -121,8 +121,8 @@ impl Outcome {
         self.end(Some(std::any::type_name::<E>()));
     }
 
-    /// Returns the gRPC code or else the HTTP status of a failed request, or `None` if it did not
-    /// fail.
+    /// Returns the gRPC code if it is a failure, or else the HTTP status if that is one, or else
+    /// `None`.
     fn failure(&self) -> Option<u32> {
         let code = self
             .code
@@ -246,7 +246,7 @@ mod tests {
         check(b"%zz%2%25", "%zz%2%");
         check(b"%FF-\xff", "\u{fffd}-\u{fffd}");
         check("caf\u{e9}".as_bytes(), "caf\u{e9}");
-        // Checks that only the part of a long message that fits a record is decoded.
+        // Checks that little more of a long message is decoded than fits a record.
         for long in [b"%41".repeat(350_000), b"A".repeat(1_000_000)] {
             let text = message_text(&long);
             assert!((TEXT_BYTES_MAX + 1..=3 * (TEXT_BYTES_MAX + 4)).contains(&text.len()));
@@ -259,7 +259,7 @@ mod tests {
         fn encoded_messages_come_back(text in "\\PC{0,300}") {
             let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
             prop_assert_eq!(message_text(encoded.as_bytes()), text.clone());
-            // Arbitrary bytes must not cause a panic.
+            // Text that is not encoded must not cause a panic.
             message_text(text.as_bytes());
         }
     }

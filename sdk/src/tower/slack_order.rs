@@ -22,7 +22,7 @@ use queue::{Queue, Turn};
 
 /// Layer that limits concurrent requests and queues the rest by deadline, earliest first (EDF). A
 /// request's deadline is its arrival plus the slack predicted for this component, up to a maximum
-/// wait. Requests with slack therefore wait behind requests without slack, but never behind
+/// wait. Requests with slack may therefore wait behind later ones without slack, but never behind
 /// requests that arrive more than the maximum wait later.
 ///
 /// The prediction comes from the request's baggage ([`baggage::slack`]). A request without one

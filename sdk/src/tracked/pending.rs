@@ -33,7 +33,7 @@ pub(crate) struct PendingLogs {
 
 pub(crate) type PendingLock = MutexGuard<'static, PendingLogs>;
 
-/// Held only to move logs in and out.
+/// Held only to move logs in and out, and during a fork.
 static PENDING: Mutex<PendingLogs> = Mutex::new(PendingLogs {
     logs: Vec::new(),
     bytes: 0,
@@ -76,7 +76,8 @@ pub(crate) fn take() -> Vec<PendingLog> {
 }
 
 impl PendingLog {
-    /// Returns the log in the form of a file; `None` if it is too long, which counts as a loss.
+    /// Returns the log in the form of a file. If that fails or is too long, counts a loss and
+    /// returns `None`.
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         let file = LogWriter::new(Vec::new()).and_then(|writer| writer.finish(&self.log));
         let file = file.ok().filter(|file| file.len() <= LOG_BYTES_MAX);

@@ -6,10 +6,10 @@ const SLICES: usize = 10;
 /// Poisson count by which they must stand out.
 const RECENT: [(usize, f64); 2] = [(5, 1.0), (2, 2.0)];
 
-/// Arrivals by slices of 100 ms, or longer while no requests arrive.
+/// Arrivals by slices of 100 ms; longer while no requests arrive, shorter if the policy changes.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    /// Ring buffer of (end in ns, arrivals until then).
+    /// Ring buffer of pairs: the end of a slice in ns, and the total arrivals until then.
     ends: [(i64, u64); SLICES + 1],
     /// Number of valid entries.
     count: usize,

@@ -38,7 +38,8 @@ const HELD: u32 = 30;
 pub(super) struct Advice {
     last: Option<Capacity>,
     slices: u32,
-    /// Last advice that was the same for [`HELD`] slices, or `None` if there was none for as long.
+    /// Last advice that was the same for [`HELD`] slices; `None` if there was none for as long, or
+    /// if the callback's thread could not be created.
     told: Option<Capacity>,
 }
 
@@ -52,7 +53,7 @@ impl Advice {
     }
 
     /// Returns the advice if the callback must be called now, otherwise `None`. The advice must
-    /// have been the same for [`HELD`] slices, and must differ from the last one.
+    /// have been the same for [`HELD`] slices, and must differ from `told`.
     fn hold(&mut self, advised: Option<Capacity>) -> Option<Capacity> {
         if advised == self.last {
             self.slices = self.slices.saturating_add(1);
@@ -80,7 +81,7 @@ impl Advice {
         };
         let thread = std::thread::Builder::new().name("strobe-capacity".to_owned());
         if thread.spawn(call).is_err() {
-            // Retries once a thread can be created.
+            // Retries at the next slice, if the advice is still the same.
             self.told = None;
         }
     }

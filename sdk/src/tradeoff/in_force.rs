@@ -110,7 +110,7 @@ pub fn install(policy: Policy) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// Removes the policy, so that all points return to full fidelity.
+/// Removes the policy, so that requests that do not explore get full fidelity at all points.
 pub fn uninstall() {
     put(None);
 }

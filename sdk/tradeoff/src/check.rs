@@ -16,7 +16,7 @@ pub const WEIGHTS_MAX: usize = 4_096;
 pub const KEYS_MAX: usize = 65_536;
 /// Maximum number of components in a slack model, which must fit into a request's baggage.
 pub const SLACK_COMPONENTS_MAX: usize = 16;
-/// Maximum number of edges in a slack model: the number of pairs of its components.
+/// Maximum number of edges in a slack model: the number of pairs of [`SLACK_COMPONENTS_MAX`].
 pub const SLACK_EDGES_MAX: usize = SLACK_COMPONENTS_MAX * (SLACK_COMPONENTS_MAX - 1) / 2;
 
 /// Error for an invalid policy.
@@ -49,8 +49,8 @@ impl Policy {
     /// 0 and 1. Curves, measurements, quality drops and pieces of a utility must be in strictly
     /// ascending order.
     ///
-    /// Also limits the length of every list, and rejects points without a name or with the name of
-    /// another point.
+    /// Also limits the length of every list, and rejects negative sizes, references to unknown
+    /// features and components, and points without a name or with the name of another point.
     ///
     /// # Errors
     /// Returns the first problem found.

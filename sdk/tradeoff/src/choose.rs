@@ -11,13 +11,13 @@ pub struct Item {
     pub cost: f64,
 }
 
-/// Chooses items, and reuses its buffer between choices.
+/// Chooses items, and reuses its buffers between choices.
 #[derive(Clone, Debug, Default)]
 pub struct Chooser {
-    /// Sort keys. The upper half is the loss per cost as the bits of a non-negative `f32`, which
-    /// sort like the number. The lower half is the position counted from the end. Among equal
-    /// items, later ones are therefore left out first, because sources return their best items
-    /// first.
+    /// Sort keys. The upper half is the loss per cost, or the loss if all items cost the same, as
+    /// the bits of a non-negative `f32`, which sort like the number. The lower half falls as the
+    /// position rises. Among equal items, later ones are therefore left out first, because sources
+    /// return their best items first.
     keys: Vec<u64>,
     costs: Vec<f32>,
     chosen: Vec<u32>,

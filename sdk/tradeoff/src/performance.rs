@@ -20,7 +20,7 @@ pub struct CurvePoint {
     pub requests_per_second: f64,
     /// Latency at the model's quantile, in ns.
     pub latency_ns: f64,
-    /// Number of requests measured.
+    /// Number of requests measured; 0 or 1 if unknown.
     pub requests: u64,
     /// Half the width of the latency's 95 % interval, in ns; 0 if unknown.
     pub error_ns: f64,
@@ -30,7 +30,7 @@ pub struct CurvePoint {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Curve {
-    /// Fraction of items that was given up, 0 to 1.
+    /// Fraction of items or calls that was given up, 0 to 1.
     pub tradeoff_rate: f64,
     /// Measurements by ascending request rate. In the result of [`of`](Self::of), latency never
     /// falls as the rate rises.

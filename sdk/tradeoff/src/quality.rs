@@ -23,9 +23,9 @@ pub struct Weight {
     /// Contribution to an item's loss: per occurrence for a discrete value, per unit for a
     /// continuous one.
     pub weight: f64,
-    /// Lower end of the weight's 95 % interval.
+    /// Lower end of the weight's 95 % interval; `weight` if unknown.
     pub low: f64,
-    /// Upper end of the weight's 95 % interval.
+    /// Upper end of the weight's 95 % interval; `weight` if unknown.
     pub high: f64,
 }
 

@@ -36,8 +36,8 @@ pub struct Utility {
     pub of_drop: Piecewise,
     /// Cost of one instance per second.
     pub instance_per_second: f64,
-    /// Current number of instances, which the models were measured with. The service's requests are
-    /// spread evenly over them.
+    /// Current number of instances; 0 counts as 1. The service's requests are spread evenly over
+    /// them.
     pub instances: u32,
     /// Maximum number of instances that the service may have.
     pub instances_max: u32,
@@ -126,8 +126,8 @@ impl Utility {
         let candidates = (0..=STEPS).filter_map(|step| {
             let rate = rate_max * f64::from(step) / f64::from(STEPS);
             let latency_ns = performance.latency_ns(share, rate);
-            // The load exceeds the capacity: responses at the end of growing queues are worth
-            // nothing, regardless of their quality.
+            // At an infinite latency, the load exceeds the capacity: responses at the end of
+            // growing queues are worth nothing, regardless of their quality.
             latency_ns.is_finite().then(|| {
                 let drop = quality.mean_drop(rate);
                 let of_request = self.of_latency.at(latency_ns) + self.of_drop.at(drop);

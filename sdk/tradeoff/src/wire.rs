@@ -20,8 +20,9 @@ impl From<&Policy> for v1::TradeoffPolicy {
     }
 }
 
-/// Converts a received policy. Measurements that no decision needs (errors, intervals, fractions)
-/// stay with the collector. The result is not validated; see [`Policy::check`].
+/// Converts a received policy. Measurements that no decision needs (request counts, errors,
+/// intervals, fractions) stay with the collector. The result is not validated; see
+/// [`Policy::check`].
 impl From<v1::TradeoffPolicy> for Policy {
     fn from(sent: v1::TradeoffPolicy) -> Self {
         Self {

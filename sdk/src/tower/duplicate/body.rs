@@ -1,4 +1,4 @@
-//! Bodies of originals, which are stored while they are read.
+//! Bodies of originals; those to be copied are stored while they are read.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,8 +9,8 @@ use http_body::{Body, Frame, SizeHint};
 use super::copy::CopyState;
 
 pin_project_lite::pin_project! {
-    /// Body of an original request. While the service reads it, it stores the bytes for the copy,
-    /// if the request is to be copied.
+    /// Body of an original request. If the request is to be copied, the body stores the bytes that
+    /// the service reads.
     #[derive(Debug)]
     pub struct OriginalBody<B> {
         #[pin]

@@ -77,8 +77,8 @@ impl Drop for SentCopy {
     }
 }
 
-/// Formats baggage with the mark [`DUPLICATE`]. Returns `None` if members of other vendors leave no
-/// room for it.
+/// Formats baggage that has the mark [`DUPLICATE`]. Returns `None` if the header has no room for
+/// the mark, or if the mark was replaced.
 fn marked(baggage: &Baggage) -> Option<HeaderValue> {
     let text = baggage.to_header()?;
     let is_marked = Baggage::parse(&text).get(DUPLICATE) == Some(&Value::Bool(true));
@@ -86,8 +86,8 @@ fn marked(baggage: &Baggage) -> Option<HeaderValue> {
 }
 
 impl CopyState {
-    /// Begins a copy. Returns `None` if too many copies are under way, or if the copy's baggage has
-    /// no room for its mark.
+    /// Begins a copy. Returns `None` if too many copies are under way, or if the copy's baggage
+    /// cannot carry its mark.
     pub(super) fn begin<B, P, R>(
         shared: &Arc<DuplicateState>,
         settings: Settings,
