@@ -48,7 +48,7 @@ enum State {
     Ending,
 }
 
-/// Ring of a thread, with the context that its next records may omit.
+/// Writing end of a ring, with the context that the ring's next records may omit.
 #[repr(C)]
 pub(crate) struct Writer {
     producer: Producer,

@@ -1,4 +1,4 @@
-//! Accesses thread-locals without a check whether they are destroyed.
+//! Pointers to thread-locals without destructors.
 
 #![allow(unsafe_code)]
 

@@ -80,9 +80,9 @@ impl ServerLayer {
     }
 
     /// Names spans, except those of gRPC calls, after the route that the web framework has stored
-    /// in the request's extensions. With axum, `.route_by(|extensions|
-    /// extensions.get::<MatchedPath>().map(MatchedPath::as_str))` results in `GET /user/{name}`. If
-    /// the function returns `None`, the path is used.
+    /// in the request's extensions. With axum,
+    /// `.route_by(|extensions| extensions.get::<MatchedPath>().map(MatchedPath::as_str))` results
+    /// in `GET /user/{name}`. If the function returns `None`, the path is used.
     #[must_use]
     pub const fn route_by(mut self, route_of: fn(&http::Extensions) -> Option<&str>) -> Self {
         self.route_of = Some(route_of);

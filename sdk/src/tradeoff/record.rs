@@ -21,8 +21,8 @@ pub const EVENT: &str = "stroboscope.tradeoff";
 /// separated by tabs).
 pub const ITEMS_EVENT: &str = "stroboscope.tradeoff.items";
 
-/// Maximum length in bytes of a list of classes or rows, slightly below the length that the ring
-/// truncates.
+/// Maximum length in bytes of a list of classes or rows, slightly below the maximum of a text in a
+/// record.
 const TEXT_BYTES: usize = 1_000;
 /// Maximum number of items per response; more are sampled evenly.
 const ITEMS_MAX: usize = 512;

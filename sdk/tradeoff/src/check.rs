@@ -16,7 +16,7 @@ pub const WEIGHTS_MAX: usize = 4_096;
 pub const KEYS_MAX: usize = 65_536;
 /// Maximum number of components in a slack model, which must fit into a request's baggage.
 pub const SLACK_COMPONENTS_MAX: usize = 16;
-/// Maximum number of edges in a slack model: the number of pairs of [`SLACK_COMPONENTS_MAX`].
+/// Maximum number of edges in a slack model: the pairs of [`SLACK_COMPONENTS_MAX`] components.
 pub const SLACK_EDGES_MAX: usize = SLACK_COMPONENTS_MAX * (SLACK_COMPONENTS_MAX - 1) / 2;
 
 /// Error for an invalid policy.

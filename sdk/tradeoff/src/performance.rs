@@ -93,8 +93,9 @@ impl Curve {
             .map_or(0.0, |point| point.requests_per_second)
     }
 
-    /// Returns the request rate up to which the latency does not exceed a limit, by linear
-    /// interpolation. Returns `None` if every measurement exceeds the limit, or if there is none.
+    /// Returns the request rate, at most the highest measured one, up to which the latency does not
+    /// exceed a limit, by linear interpolation. Returns `None` if every measurement exceeds the
+    /// limit, or if there are no measurements.
     #[must_use]
     pub fn requests_per_second_within(&self, limit_ns: f64) -> Option<f64> {
         let beyond = self
@@ -153,7 +154,7 @@ pub struct PerformanceModel {
     /// Curves by ascending tradeoff rate.
     pub curves: Vec<Curve>,
     /// Name of the discrete feature by which items differ in cost, and the cost of each of its
-    /// values. `None` if no test shows a difference.
+    /// values. `None` if no difference is known.
     pub class_costs: Option<(String, Vec<ClassCost>)>,
 }
 

@@ -34,7 +34,7 @@ pub struct Weight {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct QualityDrop {
-    /// Fraction of items that was given up, 0 to 1.
+    /// Fraction of items or calls that was given up, 0 to 1.
     pub tradeoff_rate: f64,
     /// Number of requests whose quality was measured.
     pub requests: u64,
