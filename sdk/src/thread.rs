@@ -42,7 +42,7 @@ enum State {
     Borrowing(u8),
     /// The thread has borrowed the shared ring at this place while it is being torn down.
     LastBorrowing(u8),
-    /// This is one of the SDK's own threads; it records nothing, and this is no loss.
+    /// The thread is muted, as the SDK's own threads are: it records nothing, which is no loss.
     Muted,
     /// The thread is being torn down, so it could not return a new ring of its own.
     Ending,
@@ -254,7 +254,7 @@ pub(crate) fn claim() -> Option<Claim> {
 }
 
 /// Writes one record to this thread's ring, or to a shared one. Returns false if the record was
-/// discarded. This counts as a loss, except on the SDK's own threads.
+/// discarded. This counts as a loss, except on a muted thread.
 #[inline(always)]
 pub(crate) fn write(
     fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize,
@@ -344,8 +344,8 @@ pub(crate) fn set_context(context: SpanContext) {
     local.close_fast_path();
 }
 
-/// Makes another span of the same request the current one, if the fast path is open for it; `word`
-/// is the span's. Returns the id of the previous span, or `None` if it did nothing.
+/// Makes another span of the same request the current one, if the fast path is open for spans with
+/// `word`. Returns the id of the previous span, or `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn enter_quickly(span_id: u64, word: u64) -> Option<u64> {
     let local = local();
@@ -392,8 +392,8 @@ pub(crate) fn forget_ids() {
     }
 }
 
-/// Stops recording on this thread. Used by the SDK's own threads, whose libraries are annotated,
-/// too.
+/// Stops recording on this thread, unless a record is being written to a borrowed ring. Used by the
+/// SDK's own threads, whose libraries are annotated, too, and by simulations.
 pub(crate) fn mute() {
     local().stop(State::Muted);
 }

@@ -27,8 +27,8 @@
 //! Values are tracked only in recorded requests, and only in the share of these that
 //! [`Builder::provenance`](crate::Builder::provenance) sets. Otherwise they have no labels, and
 //! cost about as much as plain ones. A log has at most 32,768 merges, 4,096 sources and 4,096 runs
-//! of outputs, and 64 KiB of names and contents. Beyond that, answers are less precise or
-//! incomplete, which the log counts.
+//! of outputs, and 64 KiB of descriptions of sources and outputs. Beyond that, answers are less
+//! precise or incomplete, which the log counts.
 
 mod pending;
 

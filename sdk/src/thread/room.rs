@@ -34,7 +34,7 @@ impl Writer {
 
 impl Local {
     /// Finds space for a record. Returns false if the record must be discarded. This counts as a
-    /// loss, except on the SDK's own threads.
+    /// loss, except on a muted thread.
     #[cold]
     #[inline(never)]
     pub(super) fn find_room(&self, writer: &mut Writer) -> bool {
