@@ -49,11 +49,11 @@ pub struct TradeoffStats {
     pub foretold: u64,
     /// Number of requests whose key is missing in the slack model.
     pub unforetold: u64,
-    /// Number of rejected policies.
+    /// Number of rejected policies, and of other messages of the collector that were malformed.
     pub refused: u64,
     /// Number of panics in callbacks ([`on_capacity`](super::on_capacity)).
     pub panicked: u64,
-    /// Description of the last problem with a policy; empty if there was none.
+    /// Description of the last problem with a policy or such a message; empty if there was none.
     pub problem: String,
 }
 
