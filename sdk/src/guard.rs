@@ -229,13 +229,13 @@ fn run_and_leave(runtime: tokio::runtime::Runtime, work: impl Future<Output = ()
 
 /// Ships all records made so far. Waits at most for `deadline`. Call it before a checkpoint, where
 /// the service handles SIGTERM (outside of the signal handler), or at the end of a batch job.
-/// Recording continues; open spans are not shipped.
+/// Recording continues, and a flush does not close open spans.
 ///
 /// Blocks the calling thread, not the SDK. In async code, call it through `spawn_blocking`.
 ///
 /// Returns `false` if the deadline passed, if the collector rejected a batch or the buffer was full
-/// meanwhile, or if nothing is running. Records not shipped in time are not lost; they are shipped
-/// later.
+/// meanwhile, or if nothing is running. If only the deadline passed, the remaining records stay
+/// pending.
 #[must_use = "false means that some records did not reach the collector"]
 pub fn flush(deadline: Duration) -> bool {
     flush_trace(0, deadline).is_some()
@@ -277,7 +277,7 @@ pub struct Stats {
     /// Number of spans, events and provenance logs that were dropped because they began outside the
     /// exact windows. They are expected and not a loss.
     pub trimmed: u64,
-    /// Number of spans that have begun and not ended, as far as the drain has read.
+    /// Number of spans that have begun and not ended, as far as the drain has read; at most 65,536.
     pub open_spans: u64,
     /// Number of batches that the collector has made durable.
     pub batches_acknowledged: u64,
@@ -285,7 +285,7 @@ pub struct Stats {
     pub buffered_bytes: u64,
     /// Memory of all rings, in bytes.
     pub rings_bytes: u64,
-    /// Number of records lost by cause; causes without losses are omitted.
+    /// Number of losses by cause; causes without losses are omitted.
     pub losses: Vec<(LossCause, u64)>,
     /// Description of the last problem with the collector, even if it is solved; `None` if there
     /// was none.

@@ -76,8 +76,8 @@ fn splitmix(mut z: u64) -> u64 {
 
 #[cold]
 fn thread_seed() -> u64 {
-    // If the system provides no randomness, the clock, address-space layout and a counter still
-    // distinguish threads.
+    // If the system provides no randomness, the clock, the address-space layout, the process id and
+    // a counter still distinguish threads.
     static THREADS: AtomicU64 = AtomicU64::new(1);
     let fallback = || {
         let here = &raw const THREADS as u64;

@@ -48,8 +48,8 @@ impl IncomingContext {
         self
     }
 
-    /// Returns the caller's span; [`SpanContext::NONE`] if the caller sent none that is valid, or
-    /// if callers are [public](crate::Builder::public_callers).
+    /// Returns the caller's span; [`SpanContext::NONE`] if the caller sent no valid `traceparent`
+    /// or several, or if callers are [public](crate::Builder::public_callers).
     #[must_use]
     pub fn context(&self) -> SpanContext {
         self.context
@@ -66,8 +66,8 @@ impl IncomingContext {
         &self.carried
     }
 
-    /// Runs `work` as this request: in a server span of this name, without the slash that begins a
-    /// path, and with the request's baggage.
+    /// Runs `work` as this request: in a server span of this name without its first slash (`/`
+    /// stays as it is), and with the request's baggage.
     pub fn scope<T>(&self, name: &str, work: impl FnOnce() -> T) -> T {
         let span = self.begin(name);
         let _carried = CarriedScope::enter(Some(Arc::clone(&self.carried)));
@@ -101,7 +101,7 @@ impl IncomingContext {
         let follows = remote.is_sampled() && gate::is_read();
         if asked.is_open() || follows || asked.asks_roots() && !remote.is_valid() {
             let span = Span::begin_under(remote, name(), FLAGS, |_| {});
-            // A span without a context means that the gate closed in between.
+            // A span without a context means that recording stopped in between.
             if span.context().is_valid() {
                 if remote.is_sampled() {
                     self.record_probability(&span);

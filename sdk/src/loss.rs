@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use stroboscope_proto::v1;
 
-/// Cause for which a record, or a part of one, was discarded.
+/// Cause for which a record, a part of one, or a note about the process was discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 #[non_exhaustive]
 pub enum LossCause {
     /// A thread wrote faster than the drain read.
     RingFull,
-    /// No ring was available: the thread had none of its own, and the shared rings were full or in
-    /// use. Or the thread made the record while it wrote another one, for example in code that
+    /// No ring was available: the thread had none of its own, and no shared ring could take the
+    /// record. Or the thread made the record while it wrote another one, for example in code that
     /// formats a field.
     NoRing,
     /// Fields did not fit the largest record, a span had more than 250 fields or about 850 links,
@@ -28,8 +28,8 @@ pub enum LossCause {
     /// A string was truncated, because it was too long or the record was nearly full; the record
     /// was kept.
     StringCut,
-    /// A span's end arrived, but its begin had been lost, or the span had been closed because too
-    /// many were open.
+    /// A span's end arrived, but its begin was not known: it had been lost, belonged to an earlier
+    /// recording, or had been evicted because too many spans were open.
     EndWithoutBegin,
     /// The shutdown deadline passed before everything was shipped.
     ShutdownDeadline,

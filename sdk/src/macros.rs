@@ -72,7 +72,7 @@ macro_rules! __begin_in_frame {
 }
 
 /// Sorts the fields into keys and values, declares the callsite, evaluates the values, and passes
-/// both to the function (or method of a variable) in brackets.
+/// callsite and values to the function (or method of a variable) in brackets.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record {

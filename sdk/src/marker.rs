@@ -142,8 +142,8 @@ pub(crate) fn look(monotonic_ns: i64) {
     ON.store(sys::is_locked(&recorder_path()), Relaxed);
 }
 
-/// Ends markers, because no thread checks any longer whether a recorder listens. The caller then
-/// passes the result of [`is_followed`] to the gate.
+/// Ends markers, because no thread checks any longer whether a recorder listens. Outside of a
+/// forked child, the caller then passes the result of [`is_followed`] to the gate.
 pub(crate) fn stop() {
     ON.store(false, Relaxed);
 }

@@ -50,7 +50,7 @@ const TRACESTATE_READ_LIMIT: ReadLimit = ReadLimit {
     members: 2 * TRACESTATE_MEMBERS_MAX,
     fields: 2 * TRACESTATE_MEMBERS_MAX,
 };
-/// Maximum length of a parsed `traceparent` in bytes. Version 0 has 55 bytes, and later versions
+/// Maximum length of a received `traceparent` in bytes. Version 0 has 55 bytes, and later versions
 /// may add some.
 const TRACEPARENT_BYTES_MAX: usize = 1_024;
 
@@ -185,7 +185,7 @@ pub(crate) fn baggage_of(headers: &http::HeaderMap) -> Baggage {
 
 /// Drops empty members, and all but the first (most recent) of several members with one key.
 /// Returns `None` if no member is left or the text exceeds the limits. As the specification
-/// requires, also returns `None` if a member is malformed or if there are more than 32.
+/// requires, also returns `None` if a member is malformed or if more than 32 are left.
 pub(crate) fn clean_tracestate<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<String> {
     let mut keys: Vec<&str> = Vec::new();
     let mut cleaned = String::new();

@@ -40,7 +40,7 @@ use crate::ring::RECORD_WORDS_MAX;
 /// counted.
 pub(crate) const TEXT_BYTES_MAX: usize = 1_024;
 
-/// Returns the number of words before the fields.
+/// Returns the number of words before the fields of a record with a callsite.
 #[inline]
 const fn header_words(kind: RecordKind) -> usize {
     match kind {

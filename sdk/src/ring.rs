@@ -62,7 +62,7 @@ pub(crate) struct Ring {
     /// Number of words read since the ring was created or renewed. Only the consumer stores it.
     tail: CachePadded<AtomicUsize>,
     /// True once the producer is gone: the remaining records may be read, then the ring may be
-    /// dropped.
+    /// renewed or dropped.
     retired: AtomicBool,
 }
 
@@ -195,7 +195,7 @@ impl Producer {
         self.head < self.limit
     }
 
-    /// Returns the ring's memory in bytes.
+    /// Returns the ring's memory in bytes; 0 without a ring.
     pub(crate) fn bytes(&self) -> usize {
         self.ring.as_ref().map_or(0, |ring| ring.bytes())
     }
@@ -289,8 +289,8 @@ impl Consumer {
             // SAFETY: in bounds as in `write_unasked`. Words in [tail, head) were published by the
             // release store of `head` and are not written again before `tail` passes them. The
             // slice also contains a shorter record's successors or, past the capacity, older words
-            // of the slack. No thread is writing either, because the producer writes only from
-            // `head` on, which starts a whole record below or beyond them.
+            // of the slack. No thread is writing these either: the producer writes one record's
+            // place from `head` on, which lies wholly before or after the slice.
             let length =
                 unsafe { ring.words.read(start, available, &mut read_one) }.clamp(1, available);
             tail = tail.wrapping_add(length);
@@ -356,7 +356,7 @@ mod ring_loom {
             });
             let mut next = 0;
             loop {
-                // Checked first: a ring that is finished before a reading is empty after it.
+                // Checked first: a finished ring has nothing left to read.
                 let finished = consumer.is_finished();
                 consumer.read(|words| {
                     assert!(!finished, "finished, yet there was more");

@@ -49,7 +49,7 @@ const BATCH_AGE_NS: i64 = 200_000_000;
 /// Age in ns at which a batch without news is closed and shipped, with the windows that wait. The
 /// collector makes each batch durable, so shipping these often would cost it syncs of its disk.
 const IDLE_BATCH_AGE_NS: i64 = 60_000_000_000;
-/// Maximum time that an ending process waits for the collector to end the stream.
+/// Maximum time to wait, when recording ends, for the collector to end the stream.
 const GOODBYE: Duration = Duration::from_millis(200);
 
 /// Figures for `stats()`, written by the shipping thread.
@@ -87,7 +87,8 @@ pub(crate) struct Flush {
     /// Trace whose open spans the caller asks for; 0 for none.
     pub(crate) trace_id: u128,
     /// Receives the parents of these spans once the collector has stored everything, or `None` if a
-    /// batch was rejected or discarded. Dropped after `until` without a message.
+    /// batch was rejected or discarded. Dropped without a message after `until` or when shipping
+    /// ends.
     pub(crate) done: std::sync::mpsc::SyncSender<Option<Vec<u64>>>,
 }
 
@@ -97,7 +98,8 @@ pub(crate) struct Stop {
 }
 
 impl Shipper {
-    /// Runs until it receives `stop` or a SIGTERM, and then ships pending records.
+    /// Runs until it receives `stop`, its sender is dropped, or a SIGTERM arrives. Then ships
+    /// pending records.
     pub(crate) async fn run(
         self,
         mut stop: oneshot::Receiver<Stop>,
@@ -189,9 +191,10 @@ struct ShipTask {
     buffer: Buffer,
     notes: Notes,
     link: Link,
-    /// Monotonic time of the last batch that was closed because it was due, in ns.
+    /// Monotonic time of the last batch that was closed because it was due, in ns; at first, the
+    /// start.
     last_batch_at_ns: i64,
-    /// End of the last batch that the buffer took, in ns of wall time.
+    /// End of the last batch that the buffer took, in ns of wall time; at first, the start.
     last_batch_ns: i64,
     /// Total of losses when the buffer last took a batch.
     losses_said: u64,
@@ -201,7 +204,7 @@ struct ShipTask {
     end_said: bool,
     /// Burst-config of the last batch that the buffer took.
     config_said: Option<BurstConfig>,
-    /// True if a batch was sent on this connection or waits to be sent, which announces this
+    /// True if a batch was sent on the latest connection or waits to be sent, which announces this
     /// process to the collector.
     greeted: bool,
     flushing: Vec<PendingFlush>,

@@ -81,8 +81,8 @@ impl LossCounters {
 }
 
 impl Process {
-    /// Runs until `stopped` yields a duration, and then ships pending records for at most that
-    /// duration.
+    /// Runs until `stopped` yields a duration (0 if its sender is dropped), and then ships pending
+    /// records for at most that duration.
     ///
     /// # Errors
     /// Fails only for an invalid address; the address used here is valid.

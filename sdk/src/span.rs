@@ -124,7 +124,8 @@ impl Span {
         Self::from_words(begin_slowly(callsite, values).words())
     }
 
-    /// Begins a span below a given context. `flags` are bits of the wire's `SpanFlag`.
+    /// Begins a span below a given context, or a request if the context is invalid. `flags` are
+    /// bits of the wire's `SpanFlag`.
     #[inline]
     pub(crate) fn begin_under(
         parent: SpanContext,
@@ -419,7 +420,8 @@ impl Span {
     }
 }
 
-/// A span that is its thread's current one. When dropped, it stops being current and ends.
+/// A span that was made current on its thread. Dropping it restores the previous context and ends
+/// the span.
 #[derive(Debug)]
 #[must_use = "the span ends when this is dropped; bind it to a name that starts with an underscore, not to `_`"]
 pub struct Entered {

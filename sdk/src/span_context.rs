@@ -29,8 +29,8 @@ impl SpanContext {
     const CUT: u64 = 2;
     /// Flag: the trace id is random, as defined by W3C Trace Context level 2.
     const RANDOM: u64 = 4;
-    /// Flag: this process assigned the request's ids, and nothing is recorded of it. Calls need not
-    /// carry the ids unless a window may open before the call ends.
+    /// Flag: this process assigned the request's ids, and no span with this context is recorded.
+    /// Calls need not carry the ids unless a window may open before the call ends.
     const UNSEEN: u64 = 8;
     /// Flag: this process sampled the request by its ratio.
     const BY_RATIO: u64 = 16;

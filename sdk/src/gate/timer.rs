@@ -70,7 +70,7 @@ impl Timer {
         Ok(thread)
     }
 
-    /// Runs the thread's loop as a future until `end` completes; for simulations.
+    /// Turns the gate like the thread until `end` completes, then closes it; for simulations.
     #[cfg(feature = "simulation")]
     pub(crate) async fn turn_until<T>(&self, end: impl Future<Output = T>) -> T {
         let mut end = std::pin::pin!(end);
@@ -159,7 +159,8 @@ impl Timer {
         self.config_since().0
     }
 
-    /// Returns the config in force, and the wall time in ns since which it has applied.
+    /// Returns the config in force, and the wall time in ns since which it has applied (0 before
+    /// the first turn).
     pub(crate) fn config_since(&self) -> (BurstConfig, i64) {
         let inner = self.lock();
         (inner.machine.config(), inner.machine.since_ns())

@@ -47,12 +47,13 @@ struct Users {
     /// Requests under way, by number.
     now: Vec<(u64, SpanContext)>,
     /// Contexts of requests that began since the last write. Unless empty, the next write is
-    /// attributed to their common context, or to none if they differ.
+    /// attributed to their common context, or to none if they differ or are too many.
     began: Vec<SpanContext>,
     next: u64,
 }
 
-/// Maximum number of tracked requests. If it is reached, no request counts as the only one.
+/// Maximum number of requests in each list of [`Users`]. If it is reached, no request counts as the
+/// only one.
 const USERS_MAX: usize = 1_024;
 
 /// Returns the common context if there are contexts and all are equal, otherwise `None`.

@@ -6,8 +6,8 @@ use parking_lot::lock_api;
 
 use super::Waiters;
 
-/// Lock with the methods of [`parking_lot::Mutex`] that writes markers when threads have to wait
-/// for it.
+/// Lock like [`parking_lot::Mutex`], without its fair and timed methods, that writes markers when
+/// threads have to wait for it.
 pub type ParkingLotMutex<T> = lock_api::Mutex<RawParkingLotMutex, T>;
 
 /// Guard of a [`ParkingLotMutex`], which it releases when dropped.

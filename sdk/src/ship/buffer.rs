@@ -12,7 +12,7 @@ struct QueuedBatch {
     records: u64,
 }
 
-/// Queue of batches in order of sequence. The first `sent` of them were sent on this connection.
+/// Queue of batches in order of sequence. The first `sent` were sent on the latest connection.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     queue: VecDeque<QueuedBatch>,
@@ -83,7 +83,7 @@ impl Buffer {
         Some(waiting.records)
     }
 
-    /// Returns the batch that was stored last, or `None` if no batch waits.
+    /// Returns the waiting batch that was stored last, or `None` if no batch waits.
     #[cfg(feature = "simulation")]
     pub(crate) fn newest(&self) -> Option<&v1::Batch> {
         self.queue.back().map(|waiting| &waiting.batch)

@@ -62,7 +62,7 @@ pub(super) async fn follow(channel: AuthorizedChannel, process: v1::Process, tim
                 set.at_ns.cast_signed(),
             ),
             Ok(Some(v1::directive::Kind::SetTradeoffs(policy))) => policy::install(policy),
-            // A directive for agents only, or one of a later version.
+            // A directive for agents only, an empty one, or one of a later version.
             Ok(Some(v1::directive::Kind::SetRoute(_) | v1::directive::Kind::Probe(_)) | None) => {}
             Err(problem) => policy::refuse(&problem),
         }
@@ -134,7 +134,7 @@ fn each_field(
         if kind != WireType::LengthDelimited {
             let context = prost::encoding::DecodeContext::default();
             skip_field(kind, tag, &mut message, context).map_err(malformed)?;
-            // A single number of a list that is not packed.
+            // It may be a number of a list that is not packed.
             take(tag, Bytes::from_static(&[0; 8]))?;
             continue;
         }

@@ -82,7 +82,7 @@ impl Drop for Session {
 enum NoReply {
     /// A quarter of the deadline has passed without a reply; the session continues.
     Slow,
-    /// The peer rejected the stream.
+    /// The stream failed before the peer's headers, usually because the peer rejected it.
     Refused(Status),
     Broken(Status),
     Closed,
@@ -213,8 +213,8 @@ impl Link {
         }
     }
 
-    /// Returns the maximum pause while the collector is unreachable: [`PAUSE_WHILE_AWAY`] for the
-    /// time [`LONG_AWAY`] since the first call after a connection, then [`PAUSE_LAST`].
+    /// Returns the maximum pause while the collector is unreachable: [`PAUSE_WHILE_AWAY`] until
+    /// [`LONG_AWAY`] after the first failure to connect, then [`PAUSE_LAST`].
     fn pause_max(&mut self) -> Duration {
         let since = *self.away_since.get_or_insert_with(Instant::now);
         if since.elapsed() < LONG_AWAY {
@@ -256,7 +256,7 @@ impl Link {
     }
 
     /// Skips the current pause and starts again with [`PAUSE_FIRST`], because a flush or the end of
-    /// the process waits for the collector.
+    /// recording waits for the collector.
     pub(crate) fn hurry(&mut self) {
         self.pause = PAUSE_FIRST;
         if let State::Pausing(sleep) = &mut self.state {

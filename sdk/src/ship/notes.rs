@@ -25,7 +25,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Adds windows. Joins adjacent pieces of one window.
+    /// Adds windows. Joins adjacent ones of the same config, such as pieces of one window.
     pub(crate) fn add_windows(&mut self, windows: Vec<Window>) {
         let ns = |time_ns: i64| time_ns.max(0).cast_unsigned();
         for window in windows {
@@ -59,7 +59,7 @@ impl Notes {
         self.windows.len()
     }
 
-    /// Moves the notes into a batch, before the clock steps that it has.
+    /// Moves the notes into a batch, whose own clock steps follow those of the notes.
     pub(crate) fn move_into(&mut self, batch: &mut v1::Batch) {
         batch.windows = std::mem::take(&mut self.windows).into();
         batch.loads = std::mem::take(&mut self.loads).into();

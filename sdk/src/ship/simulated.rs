@@ -28,7 +28,7 @@ pub struct RecordedSpan {
 /// Event of a process's shipper.
 #[derive(Clone, Copy, Debug)]
 pub enum ShipEvent<'a> {
-    /// A batch was numbered and is kept until it is answered.
+    /// A batch was numbered and is kept until it is answered. Repeated if a later one is discarded.
     Kept(&'a v1::Batch),
     Connected,
     Replied(&'a v1::ShipReply),
@@ -73,7 +73,7 @@ impl Simulation {
     }
 }
 
-/// Removes measurements of the machine, which a simulation does not determine.
+/// Removes measurements of the machine in a simulation, which does not determine them.
 pub(super) fn without_machine(used: LoadSample, simulated: Option<&Simulation>) -> LoadSample {
     match simulated {
         None => used,

@@ -38,7 +38,7 @@ impl ClockSource for FakeClock {
 
 static CALLSITE: Callsite = Callsite::new("work", &["n"], file!(), line!());
 
-/// Process without threads: the test steps the gate and drives the shipping.
+/// Process without the SDK's threads: the test steps the gate and drives the shipping.
 struct Process {
     clock: Arc<FakeClock>,
     shipping: ShipTask,
@@ -304,13 +304,13 @@ fn an_hour_without_a_collector_costs_counted_discards_only() {
         lost + waiting <= collected && collected - (lost + waiting) < 100,
         "{lost} + {waiting} of {collected}"
     );
-    // The collector returns: waiting batches are delivered, and recording continues.
+    // The collector returns: waiting batches are delivered.
     process.acknowledge();
     assert!(process.shipping.buffer.is_empty());
 }
 
-/// Checks an hour without records: all windows are reported, in one batch per minute, and memory
-/// stays constant.
+/// Checks an hour without records: the windows are reported in one batch per minute, and few wait.
+/// Then checks what counts as news.
 #[test]
 fn an_idle_hour_is_told_once_a_minute() {
     // Losses of other tests of this process would be news.

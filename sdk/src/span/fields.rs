@@ -87,7 +87,7 @@ fn add_field(span_id: u64, field: &'static str, value: &impl Value) {
     });
 }
 
-/// Adds fields to an open span that is recorded.
+/// Adds fields to an open span. If the span is not recorded, the drain discards them.
 pub(crate) fn add_fields(
     span: SpanContext,
     callsite: &'static Callsite,
@@ -96,7 +96,8 @@ pub(crate) fn add_fields(
     add(span, callsite, 0, fields);
 }
 
-/// Marks an open span as one inside which requests begin, if the span is recorded.
+/// Marks an open span and its open ancestors as spans inside which requests begin. If the span is
+/// not recorded, the drain discards the mark.
 pub(super) fn mark_connection(span: SpanContext, callsite: &'static Callsite) {
     add(span, callsite, SpanFlag::Connection as u16, |_| {});
 }

@@ -1,4 +1,4 @@
-//! Links of spans to spans of other requests.
+//! Links of spans to spans that are not their parents.
 
 use super::fields::add_fields;
 use super::{Entered, Span};
@@ -59,7 +59,8 @@ pub(super) fn link(span: SpanContext, to: SpanContext) {
     });
 }
 
-/// Adds links to those that the fields of a span have. Replaces another value of this name.
+/// Adds links to those that the fields of a span have, up to the limit. Replaces another value of
+/// this name.
 pub(crate) fn add_links(fields: &mut Fields, more: OwnedValue) {
     let known = fields.iter_mut().find(|(name, _)| *name == LINKS);
     let known = known.map(|(_, value)| value);

@@ -1,6 +1,7 @@
-//! Fast path for beginning, entering, leaving and ending a span, and for events. It applies if the
-//! ring has space, the context is that of the last record, and no markers are written. [`end`]
-//! needs only space in the ring. A panicking thread ends no span on the fast path.
+//! Fast path for beginning, entering, leaving and ending a span, and for events. It requires that
+//! the ring has space, the context is that of the last record, and no markers are written. [`end`]
+//! requires space in the ring, and a span that does not hold the gate. A panicking thread ends no
+//! span on the fast path.
 //!
 //! These functions call no other function except in tail position, when the case turns out to be
 //! unusual. Therefore they save no registers, which would be a good part of all their work. They

@@ -15,7 +15,7 @@ use crate::{gate, thread};
 
 static CALLSITE: Callsite = Callsite::new("twin", &["a"], file!(), line!());
 
-/// Content of a record: flags, trace, span, parent.
+/// Content of a record: flags, trace, span, parent, as far as it has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExpectedRecord {
     Begin(u16, u128, u64, u64),
@@ -284,7 +284,7 @@ proptest! {
     }
 }
 
-/// Checks that ordinary nesting takes the fast path and never the slow one, which would count.
+/// Checks that ordinary nesting never takes the slow path, which would count as a look.
 #[test]
 fn usual_spans_take_the_fast_path() {
     let _turn = TURN

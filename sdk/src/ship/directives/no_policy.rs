@@ -9,7 +9,7 @@ use stroboscope_proto::v1;
 use super::{SET_TRADEOFFS, each_field};
 use crate::sys;
 
-/// Rejects a directive with a policy, before it is parsed.
+/// Rejects a directive with a policy, before it is parsed, and a malformed one.
 pub(super) fn check(directive: Bytes) -> Result<(), String> {
     each_field(directive, |tag, _| match tag {
         SET_TRADEOFFS => Err(
@@ -24,7 +24,7 @@ pub(super) fn check(directive: Bytes) -> Result<(), String> {
 /// Does nothing, because [`check`] rejects every policy.
 pub(super) fn install(_: v1::TradeoffPolicy) {}
 
-/// Prints the problem on standard error, once per process.
+/// Prints the first problem of the process on standard error.
 pub(super) fn refuse(problem: &str) {
     static PRINTED: AtomicBool = AtomicBool::new(false);
     if !PRINTED.swap(true, Relaxed) {
