@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Number of bits for the counter below a span id's random prefix, which takes the rest of 64 bits.
 const COUNTER_BITS: u32 = 20;
 
-/// Id generator of one thread. It has no destructor, as thread-locals of the fast path require.
+/// Generator of ids and random numbers for one thread. It has no destructor, as thread-locals of
+/// the fast path require.
 #[derive(Debug)]
 pub(crate) struct IdSource {
     state: Cell<u64>,

@@ -59,9 +59,9 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// processing request" becomes the status of its span.
 ///
 /// sqlx logs an event after each statement, after a slow wait for a connection of its pool, and
-/// after other waits if `PoolOptions::acquire_time_level` is `debug` or above. They become spans
-/// that end at the event. A statement is in `db.query.text`; the collector names its span by it,
-/// without values.
+/// after other waits if `PoolOptions::acquire_time_level` is `debug` or above. Inside a span, they
+/// become spans that end at the event. A statement is in `db.query.text`; the collector names its
+/// span by it, without values.
 ///
 /// # Costs by stack
 ///
@@ -120,7 +120,7 @@ impl<S> TracingLayer<S> {
         self
     }
 
-    /// Disables spans and events for the whole stack while the gate is closed. They then cost
+    /// Disables spans and events for the whole stack while nothing can be recorded. They then cost
     /// almost nothing, but no other layer sees them either. Use it in stacks whose other layers
     /// only add to the records of bursts.
     #[must_use]

@@ -40,7 +40,7 @@ macro_rules! span {
     }};
 }
 
-/// Records an event, an instant inside the current span: `event!("cache_miss", key = id)`.
+/// Records an event, an instant inside the current span, if any: `event!("cache_miss", key = id)`.
 ///
 /// Takes the same arguments as [`span!`](crate::span!), except `request:`.
 ///

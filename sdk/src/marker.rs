@@ -70,8 +70,8 @@ pub fn is_on() -> bool {
 /// Writes one marker, even if no recorder listens.
 ///
 /// `object` and `extra` are the fifth and sixth argument. For locks, `object` is the lock's number.
-/// For [`Kind::End`] and [`Kind::Off`], they are the lower half of the trace id and the span id of
-/// the context in which the thread continues (0: none).
+/// For [`Kind::End`] and [`Kind::Off`], the two are the lower half of the trace id and the span id
+/// of the context in which the thread continues (0: none).
 #[inline]
 pub fn write(kind: Kind, context: SpanContext, object: u64, extra: u64) {
     let trace_low = context.trace_id() as u64;

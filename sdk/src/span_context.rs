@@ -62,8 +62,8 @@ impl SpanContext {
         self.span_id
     }
 
-    /// Reports whether the request was sampled at its ingress, so that it is recorded to its end
-    /// wherever it goes.
+    /// Reports whether the request was sampled at its ingress or forced, so that it is recorded to
+    /// its end.
     #[inline]
     #[must_use]
     pub const fn is_sampled(self) -> bool {

@@ -11,7 +11,8 @@ use super::window_log::WindowLog;
 use crate::clock::{Anchor, ClockSource};
 use stroboscope_burst::BurstConfig;
 
-/// Time in ns after the timer's creation from which the tick rate is known well enough.
+/// Time in ns after the timer's creation from which the tick rate is known well enough. Until then,
+/// a time further ahead than this counts as never reached.
 const TICKS_KNOWN_AFTER_NS: i64 = 2_000_000;
 
 /// State machine and log under one lock: a window in the log is always consistent with the flag.

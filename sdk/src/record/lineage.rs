@@ -2,9 +2,9 @@
 
 use super::{RecordKind, first_word};
 
-/// Trace of a ring's last records, and the spans they were in, innermost last. The writer and the
-/// reader of a ring follow its records by the same rules, so after the same record their lineages
-/// are equivalent, even in stale parts.
+/// Trace of a ring's last records, and the spans they were in, as a circular list. The writer and
+/// the reader of a ring follow its records by the same rules, so after the same record their
+/// lineages are equivalent, even in stale parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lineage {
     trace_id: [u64; 2],

@@ -123,7 +123,7 @@ const SET_TRADEOFFS: u32 = 4;
 
 /// Passes the number and content of each length-delimited field of a message to `take`. For a field
 /// of another type, it passes eight zero bytes, the size of a number. Fails if the message is
-/// malformed, or if `take` does.
+/// malformed or `take` fails.
 fn each_field(
     mut message: Bytes,
     mut take: impl FnMut(u32, Bytes) -> Result<(), String>,

@@ -1,4 +1,4 @@
-//! Events: instants within a span.
+//! Events: instants, usually within a span.
 
 use stroboscope_proto::v1::SpanFlag;
 
@@ -10,7 +10,7 @@ use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::value::Values;
 use crate::{context, thread};
 
-/// Writes an event into the current span, outside of the annotated code; used by the macros.
+/// Writes an event in the current context, outside of the annotated code; used by the macros.
 #[doc(hidden)]
 #[inline(never)]
 #[allow(
@@ -44,7 +44,8 @@ pub(crate) fn write_event_quickly(
     quick::event_foreign(callsite, fields)
 }
 
-/// Writes an event into the current span, if the gate is open or the request is sampled.
+/// Writes an event in the current context, if the gate is open, or if the request is sampled and
+/// recording runs.
 #[inline]
 pub(crate) fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
     let current = context::current();

@@ -3,10 +3,10 @@
 //! requires space in the ring, and a span that does not hold the gate. A panicking thread ends no
 //! span on the fast path.
 //!
-//! These functions call no other function except in tail position, when the case turns out to be
-//! unusual. Therefore they save no registers, which would be a good part of all their work. They
-//! are generic so that they are compiled with the annotated program: only there can the compiler
-//! know that thread-locals are reachable with one instruction.
+//! Apart from writing fields, these functions call others only in tail position, when the case
+//! turns out to be unusual. Therefore they save no registers, which would be a good part of all
+//! their work. Most are generic or inlined, so that they are compiled with the annotated program:
+//! only there can the compiler know that thread-locals are reachable with one instruction.
 //!
 //! The counter is read last, except in [`end`]. On some processors, a read waits for all earlier
 //! instructions, and later ones wait for the read, while stores overlap with both. This order
