@@ -53,7 +53,7 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// - `GET /user/{id}`: the route, if a field such as `http.route` has it; otherwise the path with
 ///   `{id}` in place of ids;
 /// - `package.Service/Method` for gRPC;
-/// - `GET (not found)` for a new path with the status 404.
+/// - `GET (not found)` for a new path with the status 404 and no route.
 ///
 /// It then becomes a server span unless it is a client span. tower-http's event "finished
 /// processing request" becomes the status of its span.

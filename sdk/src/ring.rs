@@ -258,8 +258,7 @@ impl Producer {
         // SAFETY: the caller found space, so there is a ring, which `self` keeps alive.
         // `start < capacity` and its words have RECORD_WORDS_MAX more, so the slice is in bounds.
         // It is free: the space found leaves RECORD_WORDS_MAX words between `head` and
-        // `tail + capacity`, and words beyond the capacity belong to no other record (each record
-        // that starts below the capacity reads its own run).
+        // `tail + capacity`, and only the last record of a round uses words beyond the capacity.
         let used = unsafe { self.place.write(start, fill) }.min(RECORD_WORDS_MAX);
         self.head = self.head.wrapping_add(used);
         // SAFETY: as above, there is a ring.

@@ -200,7 +200,7 @@ struct ShipTask {
     losses_said: u64,
     /// True if the last batch found the buffer full, and no batch has left the buffer since.
     is_full: bool,
-    /// True if the buffer took a batch that reports the end of the process.
+    /// True if the buffer took a batch that reports the end of recording.
     end_said: bool,
     /// Burst-config of the last batch that the buffer took.
     config_said: Option<BurstConfig>,

@@ -210,8 +210,8 @@ impl Span {
         }
     }
 
-    /// Creates a span that propagates a context without being recorded, for a request that this
-    /// process does not record. Returns an empty span for an invalid context.
+    /// Creates a span that propagates a context without being recorded. Returns an empty span for an
+    /// invalid context.
     pub(crate) fn unrecorded(context: SpanContext) -> Self {
         if context.is_valid() {
             Self::of(context, SpanWord::with_context(context))
@@ -350,7 +350,7 @@ fn hold(word: SpanWord) -> SpanWord {
 }
 
 impl Span {
-    /// Converts the span to words without ending it, for storage that can hold only numbers.
+    /// Converts the span to words without ending it.
     #[inline]
     pub(crate) fn into_words(self) -> [u64; 4] {
         let ([high, low, span_id], word) = (self.ids, self.word);

@@ -71,7 +71,7 @@ impl Timer {
         Ok(thread)
     }
 
-    /// Turns the gate like the thread until `end` completes, then closes it; for simulations.
+    /// Opens and closes the gate as the thread does until `end` completes; for simulations.
     #[cfg(feature = "simulation")]
     pub(crate) async fn turn_until<T>(&self, end: impl Future<Output = T>) -> T {
         let mut end = std::pin::pin!(end);

@@ -125,7 +125,7 @@ pin_project_lite::pin_project! {
         future: F,
         begin: B,
         is_begun: bool,
-        // `None` in the same cases as in `InSpan`.
+        // `None` before the first poll, and in the cases of `InSpan`.
         span: Option<NonEmptySpan>,
     }
 }
