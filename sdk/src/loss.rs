@@ -36,8 +36,8 @@ pub enum LossCause {
     /// A value that should have traveled with a request was dropped because it was malformed, did
     /// not fit, or came from a [public caller](crate::Builder::public_callers).
     BaggageDropped,
-    /// The provenance log of a request was too long, or too many waited; the request's other
-    /// records were kept.
+    /// The provenance log of a request was too long, or the waiting logs were too many or too
+    /// large; the request's other records were kept.
     ProvenanceDropped,
     /// Windows, load measurements and clock steps were not reported, because the buffer was full
     /// for too long or the shipping thread stood still. This cause counts these, not records.

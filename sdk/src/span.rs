@@ -210,8 +210,8 @@ impl Span {
         }
     }
 
-    /// Creates a span that propagates a context without being recorded. Returns an empty span for an
-    /// invalid context.
+    /// Creates a span that propagates a context without being recorded. Returns an empty span for
+    /// an invalid context.
     pub(crate) fn unrecorded(context: SpanContext) -> Self {
         if context.is_valid() {
             Self::of(context, SpanWord::with_context(context))
