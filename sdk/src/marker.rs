@@ -113,7 +113,7 @@ pub(crate) fn follow(previous: SpanContext, now: SpanContext) {
     }
     say(now.is_valid());
     if previous.is_valid() {
-        // Names both contexts: the previous one helps a recorder that started in between.
+        // Names both contexts: the previous one helps a recorder that started after its marker.
         write(Kind::Off, previous, now.trace_id() as u64, now.span_id());
     } else if now.is_valid() {
         write(Kind::On, now, 0, 0);

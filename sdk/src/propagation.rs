@@ -26,7 +26,7 @@ pub use otel::{OpenTelemetryScope, Propagator, follow_opentelemetry};
 pub const TRACEPARENT: &str = "traceparent";
 /// Header for vendor-specific data.
 pub const TRACESTATE: &str = "tracestate";
-/// Header for the application's baggage.
+/// Header for baggage of the application and of the SDK.
 pub const BAGGAGE: &str = "baggage";
 
 // Header names, parsed once.
