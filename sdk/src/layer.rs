@@ -42,9 +42,10 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 ///
 /// The fields of tracing-opentelemetry have the same meaning here: `otel.name` sets a span's name,
 /// `otel.kind` its kind, `otel.status_code` and `otel.status_message` its status. They may be
-/// recorded after the span began. An event at `error` marks its span as failed. A failing HTTP or
-/// gRPC status (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does so,
-/// too, by OpenTelemetry's rules.
+/// recorded after the span began. The kind `server` applies only to a request's first span in the
+/// process. An event at `error` marks its span as failed. A failing HTTP or gRPC status
+/// (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does so, too, by
+/// OpenTelemetry's rules.
 ///
 /// A span called `request`, `http_request` or similar, with a method, and a path or a route, is a
 /// web framework's request span. If it is a client span, or its request's first span in the
