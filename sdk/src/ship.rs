@@ -87,8 +87,7 @@ pub(crate) struct Flush {
     /// Trace whose open spans the caller asks for; 0 for none.
     pub(crate) trace_id: u128,
     /// Receives the parents of these spans once the collector has stored everything, or `None` if a
-    /// batch was rejected or discarded. Dropped without a message after `until` or when shipping
-    /// ends.
+    /// batch was rejected or discarded. Dropped without a message after `until` or at the end.
     pub(crate) done: std::sync::mpsc::SyncSender<Option<Vec<u64>>>,
 }
 
@@ -98,8 +97,7 @@ pub(crate) struct Stop {
 }
 
 impl Shipper {
-    /// Runs until it receives `stop`, its sender is dropped, or a SIGTERM arrives. Then ships
-    /// pending records.
+    /// Runs until `stop`, the end of its sender, or a SIGTERM, and then ships pending records.
     pub(crate) async fn run(
         self,
         mut stop: oneshot::Receiver<Stop>,

@@ -21,8 +21,8 @@ const EVENTS_BYTES_MAX: u64 = 256 << 20;
 
 impl KernelEvents {
     /// Reads the kernel events of requests. Keeps those that begin in a time range or within an
-    /// hour of it. `clocks` corrects their times. Fails if the store cannot be listed or has no kernel
-    /// recording, or if the events exceed [`EVENTS_BYTES_MAX`].
+    /// hour of it. `clocks` corrects their times. Fails if the store cannot be listed or has no
+    /// kernel recording, or if the events exceed [`EVENTS_BYTES_MAX`].
     pub(super) fn read(
         source: &Source,
         range: TimeRange,

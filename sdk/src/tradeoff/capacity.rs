@@ -53,7 +53,7 @@ impl Advice {
     }
 
     /// Returns the advice if the callback must be called now, otherwise `None`. The advice must
-    /// have been the same for [`HELD`] slices, and must differ from `told`.
+    /// have been the same for [`HELD`] slices, and differ from the last one given.
     fn hold(&mut self, advised: Option<Capacity>) -> Option<Capacity> {
         if advised == self.last {
             self.slices = self.slices.saturating_add(1);

@@ -164,7 +164,7 @@ const REMAINING: &[(&str, [usize; 4])] = &[
     ("collector/web", [0, 4, 0, 0]),
     ("examples/newsfeed", [0, 0, 0, 0]),
     ("proto", [0, 0, 0, 0]),
-    ("sdk", [0, 8, 0, 35]),
+    ("sdk", [0, 8, 0, 34]),
     ("sdk/burst", [0, 0, 0, 0]),
     ("sdk/macros", [0, 0, 0, 0]),
     ("sdk/provenance", [0, 0, 1, 0]),

@@ -178,7 +178,7 @@ fn a_marked_lock_is_not_counted_by_its_futex_again() {
     );
 }
 
-/// Tests a marked wait that sleeps twice at a futex with many calls before it sleeps at another one.
+/// Tests a marked wait that sleeps twice at a futex with many calls, and then at another futex.
 #[test]
 fn repeated_sleeps_at_one_futex_leave_room_for_another() {
     let mut events = vec![mark(9, 1, 5, 0xa, 77), mark(9_000, 1, 6, 0xa, 77)];
