@@ -99,7 +99,7 @@ pub(super) struct Collect {
     kernel: bool,
     #[command(flatten)]
     what: kernel::KernelArguments,
-    /// Consider a trace complete, and add it to the live model, after this idle time. Records that
+    /// Consider a trace finished, and add it to the live model, after this idle time. Records that
     /// arrive in the next five to ten minutes go into the store, but not into the live model
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     live_quiet: Duration,

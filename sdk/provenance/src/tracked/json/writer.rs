@@ -27,8 +27,8 @@ struct Output {
     unplaced: Label,
 }
 
-/// Writes a value as JSON. The bytes of each [`Tracked`] inside it get that one's label, under a
-/// linkage of calculations. The bytes of a nested [`Tracked`] get both labels.
+/// Writes a value as JSON. The bytes of each [`Tracked`] inside it get its label, if its linkage
+/// includes calculations. The bytes of a nested [`Tracked`] get both labels.
 ///
 /// If a `Serialize` implementation first writes a tracked value to another place, such as a string
 /// that contains JSON, each byte gets the labels of all tracked values.
