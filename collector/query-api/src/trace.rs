@@ -1,6 +1,6 @@
 //! A trace as it is stored, with the types of its attributes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use stroboscope_analysis::flow::is_failure;
 use stroboscope_analysis::record::TraceId;
@@ -9,7 +9,9 @@ use stroboscope_otlp::{
     SpanParts, StoredAttributes, StoredEvent, StoredSpan, any_of_json, resource_spans,
 };
 use stroboscope_proto::v1::SpanFlag;
-use stroboscope_store::tables::{AttributeValues, EventRead, SpanRead, TraceRows};
+use stroboscope_store::tables::{
+    AttributeValues, COPIES_COMPARED_MAX, EventRead, SpanRead, TraceRows, drop_event_copies,
+};
 
 /// Attribute key in OTLP under which Jaeger expects warnings, for which OTLP has no field.
 const WARNINGS: &str = "@jaeger@warnings";
@@ -37,23 +39,31 @@ pub struct TraceSpan {
 }
 
 impl StoredTrace {
-    /// Builds a trace from these rows. Returns `None` if there are no spans, because clients access
+    /// Builds a trace from these rows, without copies of spans without a process and of events, as
+    /// after a retried OTLP request. Returns `None` if there are no spans, because clients access
     /// the first span unchecked.
     #[must_use]
     pub fn of_rows(rows: TraceRows) -> Option<Self> {
-        let mut spans: Vec<TraceSpan> = rows
-            .spans
-            .into_iter()
-            .map(|row| span_of(rows.id, row))
-            .collect();
+        let mut spans: Vec<TraceSpan> = Vec::with_capacity(rows.spans.len());
+        let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut copied = HashSet::new();
+        for row in rows.spans {
+            let span = span_of(rows.id, row);
+            let alike = places.entry(span.stored.span_id).or_default();
+            let mut compared = alike.iter().rev().take(COPIES_COMPARED_MAX);
+            if span.stored.process == 0 && compared.any(|place| spans[*place] == span) {
+                copied.insert(span.stored.span_id);
+            } else {
+                alike.push(spans.len());
+                spans.push(span);
+            }
+        }
         if spans.is_empty() {
             return None;
         }
-        let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
-        for (place, span) in spans.iter().enumerate() {
-            places.entry(span.stored.span_id).or_default().push(place);
-        }
-        for event in rows.events {
+        let mut events = rows.events;
+        drop_event_copies(&mut events, |span_id| copied.contains(&span_id));
+        for event in events {
             let Some(places) = places.get(&event.span_id) else {
                 continue;
             };
@@ -96,8 +106,7 @@ impl StoredTrace {
 
     /// Returns the spans that name a parent which is not in the trace.
     pub fn orphans(&self) -> impl Iterator<Item = &TraceSpan> {
-        let ids: std::collections::HashSet<u64> =
-            self.spans.iter().map(|span| span.stored.span_id).collect();
+        let ids: HashSet<u64> = self.spans.iter().map(|span| span.stored.span_id).collect();
         self.spans
             .iter()
             .filter(move |span| span.stored.parent_id != 0 && !ids.contains(&span.stored.parent_id))

@@ -252,6 +252,10 @@ impl PageInput<'_> {
                 left.no_span_no_task,
                 "events left out: of no span and no task",
             ),
+            (
+                left.copies,
+                "spans and events left out: equal to an earlier one",
+            ),
             (notes.excluded_segments, "segments left out: excluded"),
             (
                 inference.model.labels().refused(),

@@ -182,6 +182,7 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
         ("left_out:large_traces", notes.left_out.large_traces),
         ("left_out:span_missing", notes.left_out.span_missing),
         ("left_out:no_span_no_task", notes.left_out.no_span_no_task),
+        ("left_out:copies", notes.left_out.copies),
         ("damaged_files", notes.damage.len() as u64),
         ("bytes_not_in_the_store_yet", notes.unflushed_bytes),
     ];

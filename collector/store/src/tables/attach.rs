@@ -15,8 +15,9 @@ use super::left_out::LeftOut;
 /// map is built.
 const EVENTS_WITHOUT_MAP: usize = 8;
 
-/// Maximum number of spans with equal ids and starts that a span is compared with, to find copies.
-const COMPARED_MAX: usize = 8;
+/// Maximum number of spans with equal starts and ids, or of events with equal times and numbers, that
+/// one is compared with to find copies.
+pub const COPIES_COMPARED_MAX: usize = 64;
 
 /// Row of the events table as it is read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,13 +41,15 @@ pub struct EventAttacher {
     span_of: foldhash::HashMap<u64, usize>,
     /// Number of log lines inside spans that were attached to the trace so far.
     log_lines: u32,
+    /// Ids of the trace's spans of which copies were dropped.
+    copied: HashSet<u64>,
 }
 
 impl EventAttacher {
     /// Attaches the events in their order to a trace, which must already have its spans, in the
     /// order of [`sort_spans`](super::sort_spans). Empties `events`. Drops copies of spans without
-    /// a process and of their events, because clients of OTLP send a request again if its response
-    /// was lost.
+    /// a process, and of events, because clients of OTLP send a request again if its response was
+    /// lost.
     pub fn attach(
         &mut self,
         trace: &mut TraceRecords,
@@ -55,7 +58,9 @@ impl EventAttacher {
     ) {
         self.span_of.clear();
         self.log_lines = 0;
-        drop_copies(trace, events, left_out);
+        left_out.copies += self.drop_span_copies(trace);
+        left_out.copies += drop_event_copies(events, |span_id| self.copied.contains(&span_id));
+        self.copied.clear();
         if events.len() > EVENTS_WITHOUT_MAP {
             let places = trace.spans.iter().enumerate();
             places.for_each(|(at, span)| _ = self.span_of.entry(span.span_id).or_insert(at));
@@ -64,6 +69,39 @@ impl EventAttacher {
             self.attach_one(trace, event, left_out);
         }
         tell_events_apart(trace);
+    }
+
+    /// Drops copies of spans without a process, and of their attributes and elements. The spans must
+    /// be in the order of [`sort_spans`](super::sort_spans). Returns the number of dropped spans.
+    pub(super) fn drop_span_copies(&mut self, trace: &mut TraceRecords) -> u64 {
+        let all = trace.spans.len();
+        let copied = &mut self.copied;
+        let is_like = |a: &SpanRecord, b: &SpanRecord| {
+            (a.start_ns, a.span_id, a.process) == (b.start_ns, b.span_id, 0)
+        };
+        drop_copies(&mut trace.spans, is_like, |span, kept| {
+            let is_copy = span == kept;
+            if is_copy {
+                copied.insert(span.span_id);
+            }
+            is_copy
+        });
+        if trace.spans.len() < all {
+            let is_copied =
+                |owner: RecordOwner| matches!(owner, RecordOwner::Span(id) if copied.contains(&id));
+            let mut seen = HashSet::default();
+            let mut is_new = |of: &ElementRecord| seen.insert((of.owner, of.element.clone()));
+            trace
+                .elements
+                .retain(|of| !is_copied(of.owner) || is_new(of));
+            let mut seen = HashSet::default();
+            let mut is_new =
+                |of: &AttributeRecord| seen.insert((of.owner, of.key.clone(), of.value.clone()));
+            trace
+                .attributes
+                .retain(|of| !is_copied(of.owner) || is_new(of));
+        }
+        (all - trace.spans.len()) as u64
     }
 
     fn attach_one(&mut self, trace: &mut TraceRecords, read: EventRead, left_out: &mut LeftOut) {
@@ -128,48 +166,36 @@ impl EventAttacher {
     }
 }
 
-/// Drops copies of spans without a process, of their attributes and elements, and of their events.
-fn drop_copies(trace: &mut TraceRecords, events: &mut Vec<EventRead>, left_out: &mut LeftOut) {
-    let records = trace.spans.len() + events.len();
-    let copied = drop_span_copies(&mut trace.spans);
-    if copied.is_empty() {
-        return;
-    }
-    let is_copied =
-        |owner: RecordOwner| matches!(owner, RecordOwner::Span(id) if copied.contains(&id));
-    let mut seen = HashSet::default();
-    let mut is_new = |of: &ElementRecord| seen.insert((of.owner, of.element.clone()));
-    trace
-        .elements
-        .retain(|of| !is_copied(of.owner) || is_new(of));
-    let mut seen = HashSet::default();
-    let mut is_new =
-        |of: &AttributeRecord| seen.insert((of.owner, of.key.clone(), of.value.clone()));
-    trace
-        .attributes
-        .retain(|of| !is_copied(of.owner) || is_new(of));
-    let mut seen = HashSet::default();
-    events.retain(|event| !copied.contains(&event.span_id) || seen.insert(event.clone()));
-    left_out.copies += (records - trace.spans.len() - events.len()) as u64;
+/// Drops copies of events inside spans, and of log lines inside copied spans. Other log lines
+/// have no numbers that tell copies from repetitions. The events must be in order of time and
+/// number. Returns the number of dropped ones.
+pub fn drop_event_copies(events: &mut Vec<EventRead>, is_copied: impl Fn(u64) -> bool) -> u64 {
+    let all = events.len();
+    let is_like =
+        |a: &EventRead, b: &EventRead| (a.time_ns, a.seq) == (b.time_ns, b.seq) && b.span_id != 0;
+    drop_copies(events, is_like, |event, kept| {
+        (event.task.is_none() || is_copied(event.span_id)) && event == kept
+    });
+    (all - events.len()) as u64
 }
 
-/// Drops spans without a process that equal an earlier span, and returns their ids.
-fn drop_span_copies(spans: &mut Vec<SpanRecord>) -> HashSet<u64> {
-    let mut ids = HashSet::default();
-    let is_like = |a: &SpanRecord, b: &SpanRecord| {
-        (a.start_ns, a.span_id, a.process) == (b.start_ns, b.span_id, 0)
-    };
-    if spans.windows(2).any(|pair| is_like(&pair[0], &pair[1])) {
-        for span in std::mem::take(spans) {
-            let alike = spans.iter().rev().take_while(|kept| is_like(kept, &span));
-            if alike.take(COMPARED_MAX).any(|kept| *kept == span) {
-                ids.insert(span.span_id);
-            } else {
-                spans.push(span);
+/// Drops records that are copies of earlier ones. Like records are neighbours, and are compared
+/// with at most [`COPIES_COMPARED_MAX`] kept ones.
+fn drop_copies<T>(
+    records: &mut Vec<T>,
+    is_like: impl Fn(&T, &T) -> bool,
+    mut is_copy: impl FnMut(&T, &T) -> bool,
+) {
+    if records.windows(2).any(|pair| is_like(&pair[0], &pair[1])) {
+        for record in std::mem::take(records) {
+            let alike = records.iter().rev();
+            let alike = alike.take_while(|kept| is_like(kept, &record));
+            let mut alike = alike.take(COPIES_COMPARED_MAX);
+            if !alike.any(|kept| is_copy(&record, kept)) {
+                records.push(record);
             }
         }
     }
-    ids
 }
 
 /// Removes the attribute [`ELEMENT`] of an event inside a span, and returns its value; `None` if

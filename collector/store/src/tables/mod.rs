@@ -53,7 +53,7 @@ mod values;
 mod verify;
 mod write;
 
-pub use attach::{EventAttacher, EventRead};
+pub use attach::{COPIES_COMPARED_MAX, EventAttacher, EventRead, drop_event_copies};
 pub use attribute_fields::{attribute_field, attribute_fields};
 pub use attributes::parse_attributes;
 pub use attributes::{AttributeKeys, AttributeValues, ELEMENT, TRACE_STATE};

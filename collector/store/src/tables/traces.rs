@@ -301,9 +301,10 @@ impl TraceReader {
             spans,
             left_out,
             context,
+            attacher,
             ..
         } = self;
-        let mut count = 0;
+        let (mut count, mut copies) = (0, 0);
         let spans_max = spans_max.min(RECORDS_PER_TRACE_MAX);
         let files = spans.take(trace.id.0, context, |rows, row, name, context| {
             count += 1;
@@ -324,8 +325,9 @@ impl TraceReader {
             if trace.spans.len() >= 2 * spans_max {
                 let all = trace.spans.len();
                 sort_spans(&mut trace.spans);
+                copies += attacher.drop_span_copies(trace);
                 trace.spans.truncate(spans_max);
-                room.shrink(all - spans_max);
+                room.shrink(all - trace.spans.len());
             }
             if trace.name.is_none() {
                 trace.name = name.cloned();
@@ -335,9 +337,11 @@ impl TraceReader {
             // Sorts like a file, so that the order does not depend on the distribution of spans
             // over files.
             sort_spans(&mut trace.spans);
-            trace.spans.truncate(spans_max);
         }
-        count
+        copies += attacher.drop_span_copies(trace);
+        trace.spans.truncate(spans_max);
+        left_out.copies += copies;
+        count - copies
     }
 
     fn take_events(&mut self, trace: &mut TraceRecords, spans: u64, room: &mut TraceRoom<'_>) {
