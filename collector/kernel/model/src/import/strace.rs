@@ -210,7 +210,7 @@ mod tests {
 7 1700000000.000060 +++ exited with 0 +++
 7 10:11:12 read(3) = 1
 7 1700000000.000070 nonsense(3) = 1
-7 1700000000.000080 write(-1, \"STROBE 1 4bf92f3577b34da6a3ce929d\"..., 53) = -1 EBADF (Bad file descriptor) <0.000002>
+7 1700000000.000080 write(-1, \"STROBE 1 4bf92f3577b34da6 5 7 0 \"..., 34) = -1 EBADF (Bad file descriptor) <0.000002>
 ";
 
     #[test]
