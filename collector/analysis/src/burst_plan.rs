@@ -114,9 +114,9 @@ pub struct GivingWay {
 }
 
 /// Minimum ratio of the period to the length of the longest requests of interest, unless everything
-/// is recorded. It is also the preferred minimum ratio of the burst to that length, as such bursts
-/// cut few requests. With such periods, no request of interest overlaps two bursts. Shorter bursts
-/// are planned too, but after the preferred ones.
+/// is recorded. No such request then overlaps two bursts. It is also the preferred minimum ratio of
+/// the burst to that length, as such bursts cut few requests. Shorter bursts are planned too, but
+/// after the preferred ones.
 pub const TIMES_REQUEST: f64 = 10.0;
 /// Maximum length of a planned burst: 2²⁴ ms, 4.7 hours.
 const BURST_BITS_MAX: u32 = 24;

@@ -47,8 +47,8 @@ fn property(field: &Field) -> Value {
     property
 }
 
-/// Returns the schema of the answer, from the type of the report; `None` if it has none, or one
-/// that is no JSON object.
+/// Returns the schema of the answer; `None` if the report's type has no schema, or a schema that
+/// is not a JSON object, such as `true`.
 pub(crate) fn output_schema(entry: &Entry) -> Option<Map<String, Value>> {
     let schema = schema_document(entry.schema?, entry.name).to_value();
     let Value::Object(mut schema) = schema else {

@@ -340,7 +340,7 @@ impl Query {
         ControlFlow::Continue(())
     }
 
-    /// Adds the flows of output bytes that each depend on all of `inputs`.
+    /// Adds the flows to `outputs`, whose bytes each depend on all of `inputs`.
     fn computed(
         &mut self,
         number: usize,

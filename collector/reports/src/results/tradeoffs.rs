@@ -158,7 +158,7 @@ rows! {
 }
 
 impl PolicySays {
-    /// Converts a policy, and the reasons for points without a model.
+    /// Returns the report of a policy; `not_learned` names points without a model.
     pub fn of(policy: &Policy, not_learned: Vec<String>, notes: Notes) -> Self {
         let points = || policy.points.iter();
         Self {

@@ -1,4 +1,4 @@
-//! Repairs findings without losing any readable data.
+//! Repairs findings. Keeps damaged files in `damaged/`.
 
 use std::sync::Arc;
 

@@ -28,8 +28,8 @@ pub(super) struct CauseRow {
     caller: Option<String>,
     /// Called operation with its service.
     callee: Option<String>,
-    /// True if the data cannot tell whether the caller or the callee is responsible; `service` is
-    /// then the callee's.
+    /// True if the change shows on one link only, so its caller or callee may be responsible;
+    /// `service` is then a guess.
     undecided: bool,
     /// Period, `before` or `after`, in the middle of which the changed structure begins or ends;
     /// null if the whole periods differ by more than chance, or if times changed.
@@ -317,7 +317,13 @@ impl CauseRow {
     pub(super) fn of(cause: &Cause, rank: u64, change_ns: f64, edges: &EdgeTable) -> Self {
         let edge = match &cause.kind {
             CauseKind::ResponseTime => cause.edge.map(|edge| edges.get(edge).to_string()),
-            CauseKind::Structure(of) => Some(format!("{} {}", cause.operation, difference(of))),
+            CauseKind::Structure(of) => {
+                let at = match &cause.place {
+                    Some(Place::Own(at)) => at,
+                    _ => &cause.operation,
+                };
+                Some(format!("{at} {}", difference(of)))
+            }
         };
         let way = match &cause.place {
             Some(Place::Link { caller, callee }) => Some((caller, callee)),
