@@ -30,6 +30,10 @@ fn otlp_becomes_what_jaeger_makes_of_it() {
     sort_tags(&mut found);
     let mut sorted = expected.clone();
     sort_tags(&mut sorted);
+    // The sample has a span twice. Jaeger's converter keeps both, its query service one.
+    let spans = sorted["data"][0]["spans"].as_array_mut().unwrap();
+    assert_eq!(spans.len(), 2);
+    spans.dedup();
     assert_eq!(found, sorted, "{found:#}");
 }
 

@@ -15,8 +15,8 @@ use super::left_out::LeftOut;
 /// map is built.
 const EVENTS_WITHOUT_MAP: usize = 8;
 
-/// Maximum number of spans with equal starts and ids, or of events with equal times and numbers, that
-/// one is compared with to find copies.
+/// Maximum number of spans with equal starts and ids, or of events with equal times and numbers,
+/// that one is compared with to find copies.
 pub const COPIES_COMPARED_MAX: usize = 64;
 
 /// Row of the events table as it is read.
@@ -71,8 +71,9 @@ impl EventAttacher {
         tell_events_apart(trace);
     }
 
-    /// Drops copies of spans without a process, and of their attributes and elements. The spans must
-    /// be in the order of [`sort_spans`](super::sort_spans). Returns the number of dropped spans.
+    /// Drops copies of spans without a process, and of their attributes and elements. The spans
+    /// must be in the order of [`sort_spans`](super::sort_spans). Returns the number of dropped
+    /// spans.
     pub(super) fn drop_span_copies(&mut self, trace: &mut TraceRecords) -> u64 {
         let all = trace.spans.len();
         let copied = &mut self.copied;
