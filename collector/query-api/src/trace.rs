@@ -39,9 +39,9 @@ pub struct TraceSpan {
 }
 
 impl StoredTrace {
-    /// Builds a trace from these rows, without copies of spans without a process and of events, as
-    /// after a retried OTLP request. Returns `None` if there are no spans, because clients access
-    /// the first span unchecked.
+    /// Builds a trace from these rows, without copies of spans without a process and of their
+    /// events, as after a retried OTLP request. Returns `None` if there are no spans, because
+    /// clients access the first span unchecked.
     #[must_use]
     pub fn of_rows(rows: TraceRows) -> Option<Self> {
         let mut spans: Vec<TraceSpan> = Vec::with_capacity(rows.spans.len());
@@ -62,7 +62,11 @@ impl StoredTrace {
             return None;
         }
         let mut events = rows.events;
-        drop_event_copies(&mut events, |span_id| copied.contains(&span_id));
+        drop_event_copies(&mut events, |event| {
+            let first = places.get(&event.span_id).and_then(|places| places.first());
+            let is_without_process = || first.is_some_and(|at| spans[*at].stored.process == 0);
+            copied.contains(&event.span_id) || event.task.is_none() && is_without_process()
+        });
         for event in events {
             let Some(places) = places.get(&event.span_id) else {
                 continue;

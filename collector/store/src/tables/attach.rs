@@ -1,5 +1,6 @@
 //! Attaches events and attributes to the spans and events of a trace.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use foldhash::HashSet;
@@ -48,8 +49,8 @@ pub struct EventAttacher {
 impl EventAttacher {
     /// Attaches the events in their order to a trace, which must already have its spans, in the
     /// order of [`sort_spans`](super::sort_spans). Empties `events`. Drops copies of spans without
-    /// a process, and of events, because clients of OTLP send a request again if its response was
-    /// lost.
+    /// a process, and of their events, because clients of OTLP send a request again if its response
+    /// was lost.
     pub fn attach(
         &mut self,
         trace: &mut TraceRecords,
@@ -59,7 +60,14 @@ impl EventAttacher {
         self.span_of.clear();
         self.log_lines = 0;
         left_out.copies += self.drop_span_copies(trace);
-        left_out.copies += drop_event_copies(events, |span_id| self.copied.contains(&span_id));
+        let without_process = LazyCell::new(|| -> HashSet<u64> {
+            let spans = trace.spans.iter().filter(|span| span.process == 0);
+            spans.map(|span| span.span_id).collect()
+        });
+        left_out.copies += drop_event_copies(events, |event| {
+            self.copied.contains(&event.span_id)
+                || event.task.is_none() && without_process.contains(&event.span_id)
+        });
         self.copied.clear();
         if events.len() > EVENTS_WITHOUT_MAP {
             let places = trace.spans.iter().enumerate();
@@ -167,15 +175,17 @@ impl EventAttacher {
     }
 }
 
-/// Drops copies of events inside spans, and of log lines inside copied spans. Other log lines
-/// have no numbers that tell copies from repetitions. The events must be in order of time and
-/// number. Returns the number of dropped ones.
-pub fn drop_event_copies(events: &mut Vec<EventRead>, is_copied: impl Fn(u64) -> bool) -> u64 {
+/// Drops events that equal an earlier one, if `may_be_copy` agrees: for log lines, which have no
+/// numbers that tell copies from repetitions, only if their span was copied. The events must be in
+/// order of time and number. Returns the number of dropped ones.
+pub fn drop_event_copies(
+    events: &mut Vec<EventRead>,
+    may_be_copy: impl Fn(&EventRead) -> bool,
+) -> u64 {
     let all = events.len();
-    let is_like =
-        |a: &EventRead, b: &EventRead| (a.time_ns, a.seq) == (b.time_ns, b.seq) && b.span_id != 0;
+    let is_like = |a: &EventRead, b: &EventRead| (a.time_ns, a.seq) == (b.time_ns, b.seq);
     drop_copies(events, is_like, |event, kept| {
-        (event.task.is_none() || is_copied(event.span_id)) && event == kept
+        event == kept && event.span_id != 0 && may_be_copy(event)
     });
     (all - events.len()) as u64
 }
