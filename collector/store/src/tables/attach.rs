@@ -21,7 +21,7 @@ const EVENTS_WITHOUT_MAP: usize = 8;
 pub const COPIES_COMPARED_MAX: usize = 64;
 
 /// Row of the events table as it is read.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRead {
     pub trace_name: Option<Arc<str>>,
     /// Id of the event's span; 0 for none.
