@@ -20,7 +20,7 @@ use crate::context::{self, SpanContext};
 use crate::drain::rings::{self, DrainedRings};
 use crate::loss::LOSSES;
 use crate::running::{self, ThreadHandles};
-use crate::thread::{RINGS, RingsLock};
+use crate::thread::{FreeLock, RINGS};
 use crate::{gate, generation, sigterm, thread};
 
 /// Guards of the process-wide locks that recording waits for, in the order in which they are taken
@@ -36,7 +36,7 @@ struct ForkLocks {
     _adapter: crate::adapter::AdapterLocks,
     running: MutexGuard<'static, Option<ThreadHandles>>,
     rings: MutexGuard<'static, DrainedRings>,
-    _made: RingsLock<'static>,
+    _free: FreeLock<'static>,
     _names: RwLockWriteGuard<'static, HashMap<Box<str>, &'static Callsite>>,
 }
 
@@ -70,7 +70,7 @@ extern "C" fn before() {
         _adapter: crate::adapter::lock(),
         running: running::lock(),
         rings: rings::lock(),
-        _made: RINGS.lock(),
+        _free: RINGS.lock_free(),
         _names: callsite::lock(),
     };
     // Fails only in a thread that is being torn down; its fork then holds no locks.

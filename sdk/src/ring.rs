@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(all(test, stroboscope_loom)))]
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize},
+    atomic::{AtomicBool, AtomicPtr, AtomicUsize},
 };
 
 use crossbeam_utils::CachePadded;
@@ -28,9 +28,14 @@ use loom::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize},
 };
+#[cfg(not(all(test, stroboscope_loom)))]
+pub(crate) use stack::ConsumerStack;
 use words::{PlacePointer, Words};
 
 // Included by path, because a test compiles this file again from another directory.
+#[cfg(not(all(test, stroboscope_loom)))]
+#[path = "ring/stack.rs"]
+mod stack;
 #[cfg(all(test, stroboscope_loom))]
 #[path = "ring/watched_words.rs"]
 mod words;
@@ -64,6 +69,9 @@ pub(crate) struct Ring {
     /// True once the producer is gone: the remaining records may be read, then the ring may be
     /// renewed or dropped.
     retired: AtomicBool,
+    /// Ring below this one in a [`ConsumerStack`].
+    #[cfg(not(all(test, stroboscope_loom)))]
+    below: AtomicPtr<Ring>,
 }
 
 // SAFETY: `words` is the only part that is not `Sync`. `Producer::write_unasked` is the only writer
@@ -141,6 +149,8 @@ impl Ring {
             head: CachePadded::new(AtomicUsize::new(0)),
             tail: CachePadded::new(AtomicUsize::new(0)),
             retired: AtomicBool::new(false),
+            #[cfg(not(all(test, stroboscope_loom)))]
+            below: AtomicPtr::default(),
         });
         (Producer::of(Arc::clone(&ring)), Consumer { ring })
     }

@@ -19,7 +19,7 @@ use std::sync::atomic::{
 };
 
 pub(crate) use half_full::{filling, forked};
-pub(crate) use rings::{RINGS, RingsLock};
+pub(crate) use rings::{FreeLock, RINGS};
 pub(crate) use shared::forget_shared;
 
 use crate::followed;

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ring::{Consumer, Producer, Ring};
+use crate::ring::{Consumer, ConsumerStack, Producer, Ring};
 
 /// Registry of the process's rings.
 pub(crate) static RINGS: Rings = Rings {
-    made: Mutex::new(Vec::new()),
+    made: ConsumerStack::new(),
     free: Mutex::new([const { Vec::new() }; SIZES]),
     bytes: AtomicUsize::new(0),
     ring_bytes: AtomicUsize::new(1 << 20),
@@ -24,23 +24,19 @@ const FREE_MAX: [usize; SIZES] = [64, 4, 1];
 /// Both ends of a ring that no thread writes to.
 type Free = (Producer, Consumer);
 
+/// Guard of the free rings.
+pub(crate) type FreeLock<'a> = MutexGuard<'a, [Vec<Free>; SIZES]>;
+
 /// Rings handed out since the drain's last reading, free rings, and the memory of all rings.
 pub(crate) struct Rings {
-    /// Rings handed out since the drain's last reading. Apart from forks, locked only for a push or
-    /// a take, so that no thread waits for a drain.
-    made: Mutex<Vec<Consumer>>,
+    /// Rings handed out since the drain's last reading.
+    made: ConsumerStack,
     /// Free rings by size. The drain prepares one of each size with its pages: a thread that fills
     /// its ring has no time for some hundred page faults.
     free: Mutex<[Vec<Free>; SIZES]>,
     bytes: AtomicUsize,
     ring_bytes: AtomicUsize,
     bytes_max: AtomicUsize,
-}
-
-/// Guards of both locks of [`Rings`]; no other code takes one while holding the other.
-pub(crate) struct RingsLock<'a> {
-    _made: MutexGuard<'a, Vec<Consumer>>,
-    _free: MutexGuard<'a, [Vec<Free>; SIZES]>,
 }
 
 /// Purpose of memory, ordered by the share of memory it may use, smallest first.
@@ -117,21 +113,12 @@ impl Rings {
     /// Creates a ring that threads without a ring share. Returns `None` if the memory limit allows
     /// none.
     pub(super) fn make_shared(&self) -> Option<Producer> {
-        let ring = self.make_counted(1, Purpose::Shared, Ring::with_bytes)?;
-        Some(self.announce(ring))
+        self.take(1, Purpose::Shared)
     }
 
-    fn announce(&self, (producer, consumer): Free) -> Producer {
-        // A poisoned list is still valid: a push leaves nothing half-done.
-        self.made
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(consumer);
-        producer
-    }
-
-    /// Returns a free ring, or a new one whose pages are allocated at their first use. Returns
-    /// `None` if the memory limit allows no new ring.
+    /// Returns a free ring or a new one. The pages of a thread's new ring are allocated at their
+    /// first use, those of a new shared ring at once: while a thread waits for a page, no other
+    /// thread can use the ring. Returns `None` if the memory limit allows no new ring.
     fn take(&self, number: usize, purpose: Purpose) -> Option<Producer> {
         let free = loop {
             // The caller does not wait while another thread uses the list.
@@ -148,8 +135,13 @@ impl Rings {
                 free => break free,
             }
         };
-        free.or_else(|| self.make_counted(number, purpose, Ring::with_promised_bytes))
-            .map(|ring| self.announce(ring))
+        let make = match purpose {
+            Purpose::Growth | Purpose::Thread => Ring::with_promised_bytes,
+            Purpose::Shared => Ring::with_bytes,
+        };
+        let (producer, consumer) = free.or_else(|| self.make_counted(number, purpose, make))?;
+        self.made.push(consumer);
+        Some(producer)
     }
 
     /// Creates a ring and counts its memory. Returns `None` if the limit for this purpose would be
@@ -181,21 +173,14 @@ impl Rings {
         }
     }
 
-    fn lock_free(&self) -> MutexGuard<'_, [Vec<Free>; SIZES]> {
+    /// Locks the free rings. Meanwhile, threads that need a ring get a new one.
+    pub(crate) fn lock_free(&self) -> FreeLock<'_> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the rings handed out since the last call.
     pub(crate) fn take_made(&self) -> Vec<Consumer> {
-        std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Prevents rings from being handed out until the result is dropped.
-    pub(crate) fn lock(&self) -> RingsLock<'_> {
-        RingsLock {
-            _made: self.made.lock().unwrap_or_else(PoisonError::into_inner),
-            _free: self.lock_free(),
-        }
+        self.made.take_all()
     }
 
     /// Keeps a finished ring for reuse if it has one of the current sizes, fewer than [`FREE_MAX`]

@@ -1,10 +1,10 @@
 //! Shared rings that threads without a ring of their own borrow, for one record at a time.
 //!
-//! Apart from forks, a place is locked only to put its ring back, or to remove it (after creating
-//! it if need be). A thread that needs a ring does not wait for the lock; it tries the next place.
-//! A ring stays together with its lineage, so to its reader it is an ordinary ring.
+//! Apart from forks, a place is locked only to put its ring back, to remove it, or to create it. A
+//! thread that needs a ring does not wait for the lock; it tries the next place. A ring stays
+//! together with its lineage, so to its reader it is an ordinary ring.
 
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::Writer;
 use super::half_full;
@@ -26,39 +26,57 @@ static SHARED: [Mutex<Place>; PLACES] = [const { Mutex::new(Place::Unmade) }; PL
 /// Removes a ring with space from its place. A thread always starts its search at the same place,
 /// derived from its `address`, so that its records mostly stay in order. Returns `None` if no ring
 /// with space is available.
+///
+/// Creates a ring only if none is available, because a thread that allocates memory may have to
+/// wait, for example for other threads that are being started. If each place got its ring at its
+/// first use, all places could be locked by such threads.
 pub(super) fn borrow(address: usize) -> Option<(u8, Writer)> {
     let first = address.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize) >> (usize::BITS - 4);
-    (first..first + PLACES).find_map(|place| {
-        let place = (place % PLACES) as u8;
-        let mut writer = take(place)?;
-        match writer.producer.look() {
-            Room::Enough => {}
-            Room::Half => half_full::tell_filling(),
-            Room::None => {
-                give_back(place, writer);
-                return None;
-            }
+    let mut places = (first..first + PLACES).map(|place| (place % PLACES) as u8);
+    let mut same_places = places.clone();
+    let borrowed = places.find_map(|place| Some((place, take_with_room(place)?)));
+    borrowed.or_else(|| same_places.find_map(|place| Some((place, make(place)?))))
+}
+
+fn take_with_room(place: u8) -> Option<Writer> {
+    let mut writer = take(place)?;
+    match writer.producer.look() {
+        Room::Enough => {}
+        Room::Half => half_full::tell_filling(),
+        Room::None => {
+            give_back(place, writer);
+            return None;
         }
-        Some((place, writer))
-    })
+    }
+    Some(writer)
 }
 
 fn take(place: u8) -> Option<Writer> {
-    let mut there = match SHARED.get(usize::from(place))?.try_lock() {
-        Ok(there) => there,
-        Err(TryLockError::Poisoned(there)) => there.into_inner(),
-        Err(TryLockError::WouldBlock) => return None,
-    };
+    let mut there = try_lock(place)?;
+    if !matches!(*there, Place::Available(_)) {
+        return None;
+    }
     match std::mem::replace(&mut *there, Place::Lent) {
         Place::Available(writer) => Some(writer),
-        Place::Lent => None,
-        Place::Unmade => {
-            let made = RINGS.make_shared().map(Writer::of);
-            if made.is_none() {
-                *there = Place::Unmade;
-            }
-            made
-        }
+        Place::Lent | Place::Unmade => None,
+    }
+}
+
+fn make(place: u8) -> Option<Writer> {
+    let mut there = try_lock(place)?;
+    if !matches!(*there, Place::Unmade) {
+        return None;
+    }
+    let made = RINGS.make_shared()?;
+    *there = Place::Lent;
+    Some(Writer::of(made))
+}
+
+fn try_lock(place: u8) -> Option<MutexGuard<'static, Place>> {
+    match SHARED.get(usize::from(place))?.try_lock() {
+        Ok(there) => Some(there),
+        Err(TryLockError::Poisoned(there)) => Some(there.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 
