@@ -72,7 +72,7 @@ pub(super) struct ThinningArguments {
     /// failed requests, and a share of the others, which then count for more. Needs --thin-ratio
     #[arg(long, value_name = "AGE", value_parser = parse_thin_after, requires = "thin_ratio")]
     thin_after: Option<Duration>,
-    /// Share of requests that thinning keeps, such as 5%. Each then counts for 20. Needs
+    /// Share of requests that thinning keeps; at 5%, each of them then counts for 20. Needs
     /// --thin-after
     #[arg(long, value_name = "SHARE", value_parser = parse_thin_ratio, requires = "thin_after")]
     thin_ratio: Option<f64>,

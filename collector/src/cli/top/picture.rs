@@ -48,7 +48,7 @@ const HELP: [&str; 11] = [
     "r       the other way around",
     "/       only operations with this text in their name; Enter keeps it, Esc takes it back",
     "p Space pause: the picture stays as it is",
-    "j k     down and up, as arrows, PgDn, PgUp, g and G for the ends",
+    "j k     down and up, as arrows, PgDn, PgUp; g G and Home End for the ends",
     "q Esc   quit, as Ctrl-C; Ctrl-Z suspends",
     "",
     "SHARE   the share of the time of all requests, on critical paths; WAIT: of that, before the operation began or went on",

@@ -56,7 +56,7 @@ pub(super) fn render(counters: &PublishCounters, text: &mut Text) {
     text.family(
         "publish_failures_total",
         "counter",
-        "Rounds of publishing that failed, by cause; each is tried again.",
+        "Rounds of publishing that failed, by cause; each but a fenced one is tried again.",
     );
     for cause in PublishFailure::ALL {
         let count = counters.failures(cause).load(Relaxed);
