@@ -183,6 +183,9 @@ async fn a_browser_logs_in_and_out() {
     check("GET /fleet", &[&controller], "", 401, "has ended").await;
     check("GET /fleet", &[&reader], "", 200, "").await;
 
+    // The login does not count a body that it cannot read as a wrong token.
+    let form = format!("token={}", "a".repeat(8 << 10));
+    check(login, &[FORM], &form, 413, "longer than 8192 bytes").await;
     // One wrong token came before these four, of which the last is longer than any.
     for length in [9, 10, 11, 5_000] {
         let form = format!("token={}", "a".repeat(length));

@@ -218,18 +218,23 @@ async fn slow_ones([grpc, otlp, pages]: [&str; 3]) {
             });
         }
     }
-    let mut stream = from_elsewhere(otlp).await.expect("it listens");
-    let head = format!(
-        "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n{JSON}\r\n{WRITE}\r\nContent-Length: 100000\r\n\r\n{{"
-    );
-    stream.write_all(head.as_bytes()).await.expect("sent");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.expect("an answer");
-    let answer = String::from_utf8_lossy(&answer);
-    assert!(
-        answer.starts_with("HTTP/1.1 408 ") && answer.contains("\"code\":4"),
-        "{answer}"
-    );
+    for (address, path, words) in [
+        (otlp, "/v1/traces", "\"code\":4"),
+        (pages, "/login", "took longer than"),
+    ] {
+        let mut stream = from_elsewhere(address).await.expect("it listens");
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\n{JSON}\r\n{WRITE}\r\nContent-Length: 1000\r\n\r\n{{"
+        );
+        stream.write_all(head.as_bytes()).await.expect("sent");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("an answer");
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(
+            answer.starts_with("HTTP/1.1 408 ") && answer.contains(words),
+            "{answer}"
+        );
+    }
     // Half a message, over gRPC, of a request and of a stream.
     for path in [EXPORT, SHIP] {
         let status = half_call(grpc, path, 100_000, 1_000).await;
@@ -244,6 +249,7 @@ async fn slow_ones([grpc, otlp, pages]: [&str; 3]) {
         ("pages", "slow_head"),
         ("grpc", "slow_head"),
         ("otlp_http", "slow_body"),
+        ("pages", "slow_body"),
         ("grpc", "slow_body"),
     ] {
         counted(pages, door, cause).await;

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{Extension, RawQuery, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use bytes::Bytes;
 use stroboscope_render::page::{Html, PageHead, policy};
 use url::form_urlencoded::{Serializer, parse};
 
+use super::body::BodyText;
 use crate::net::{LOGIN_PATH, LOGOUT_PATH, PortName, Ports, Rejection};
 use crate::pool::Peer;
 
@@ -101,12 +100,10 @@ async fn log_in(
     State(doors): State<Arc<Ports>>,
     Extension(peer): Extension<Peer>,
     RawQuery(query): RawQuery,
-    body: Result<Bytes, BytesRejection>,
+    BodyText(body): BodyText,
 ) -> Response {
     let page = page(query.as_deref());
-    // A body that exceeds the limit counts as empty, as usual tokens are shorter.
-    let body = body.unwrap_or_default();
-    let token = parse(&body).find(|(name, _)| name == "token");
+    let token = parse(body.as_bytes()).find(|(name, _)| name == "token");
     let token = token.map_or_else(String::new, |(_, token)| token.trim().to_owned());
     match doors.log_in(peer, token.as_bytes()) {
         Ok(cookie) => with_cookie(see_other(&page), &cookie),

@@ -2,6 +2,7 @@
 //! burst-config.
 
 mod adoption;
+mod body;
 mod fleet;
 mod login;
 mod metrics;

@@ -16,14 +16,12 @@ use stroboscope_render::page::CarriedParameters;
 use tower::ServiceExt as _;
 
 use super::adoption::Adoption;
+use super::body::{BODY_BYTES_MAX, BodyText};
 use super::pages::{Pages, ServedPort, ServedSite};
 use super::{fleet, login, metrics, model, now};
 use crate::grpc::otlp_message;
 use crate::net::{Answer, Listener, ListenerSetup, PortName, Ports, Rejection, wrong_port};
 
-/// Maximum length of a request's body, in bytes, unless a route has its own limit: enough for a
-/// burst-config or a long token.
-const BODY_BYTES_MAX: usize = 8 << 10;
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Failure to listen on an HTTP address, with the flag that sets another address.
@@ -164,7 +162,7 @@ async fn fleet_page(State(shared): State<Pages>, RawQuery(query): RawQuery) -> R
 async fn set_from_form(
     State(shared): State<Pages>,
     RawQuery(query): RawQuery,
-    body: String,
+    BodyText(body): BodyText,
 ) -> Response {
     let query = query.unwrap_or_default();
     let carried = match CarriedParameters::of(&query) {
@@ -279,7 +277,10 @@ async fn burst_config(State(shared): State<Pages>) -> String {
         .map_or_else(|| "none set\n".to_owned(), |config| format!("{config}\n"))
 }
 
-async fn set_burst_config(State(shared): State<Pages>, body: String) -> (StatusCode, String) {
+async fn set_burst_config(
+    State(shared): State<Pages>,
+    BodyText(body): BodyText,
+) -> (StatusCode, String) {
     match set_config(&shared, &body) {
         Ok(said) => (StatusCode::OK, said + "\n"),
         Err(wrong) => (StatusCode::BAD_REQUEST, wrong + "\n"),

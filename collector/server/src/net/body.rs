@@ -1,5 +1,6 @@
 //! Request bodies: counts their bytes while they arrive, and aborts those that take too long.
 
+use std::error::Error;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::admission::Rejection;
 use super::ports::Ports;
@@ -220,6 +221,27 @@ impl http_body::Body for BoundedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+impl Rejection {
+    /// Returns the rejection that ended a request's body, which the port has counted. Returns `None`
+    /// if the body ended for another reason, for example because the client disconnected.
+    pub(crate) fn of_body(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(status) = error.downcast_ref::<Status>() {
+                let cause = match status.code() {
+                    Code::Unavailable => RejectionCause::Bytes,
+                    Code::DeadlineExceeded => RejectionCause::SlowBody,
+                    Code::Unauthenticated => RejectionCause::TokenWithdrawn,
+                    _ => return None,
+                };
+                return Some(Self::new(cause, status.message()));
+            }
+            cause = error.source();
+        }
+        None
     }
 }
 

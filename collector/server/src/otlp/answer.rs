@@ -1,6 +1,5 @@
 //! Responses to OTLP clients.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use stroboscope_otlp::BadSpan;
@@ -11,7 +10,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::signal::Signal;
 use crate::ingest::IntakeError;
-use crate::net::UnpackError;
+use crate::net::{Rejection, UnpackError};
 
 /// Delay after which clients may retry a request that was rejected for now.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -93,15 +92,14 @@ pub(super) enum Refusal {
 impl Refusal {
     /// Returns the reason why a body could not be read.
     pub(super) fn of_body(error: &axum::Error) -> Self {
-        let of_door = error
-            .source()
-            .and_then(|error| error.downcast_ref::<Status>());
-        match of_door.map(|status| (status.code(), status.message())) {
-            Some((Code::Unavailable, message)) => Self::Full(message.to_owned()),
-            Some((Code::DeadlineExceeded, message)) => Self::Slow(message.to_owned()),
-            Some((Code::Unauthenticated, message)) => Self::Withdrawn(message.to_owned()),
+        let Some(denied) = Rejection::of_body(error) else {
             // The client may be gone.
-            _ => Self::Invalid(format!("the body broke off: {error}")),
+            return Self::Invalid(format!("the body broke off: {error}"));
+        };
+        match denied.code() {
+            Code::DeadlineExceeded => Self::Slow(denied.message),
+            Code::Unauthenticated => Self::Withdrawn(denied.message),
+            _ => Self::Full(denied.message),
         }
     }
 
