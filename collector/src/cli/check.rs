@@ -30,8 +30,8 @@ pub(super) struct CheckVerb {
     data: DataArguments,
     /// Repair everything that can be repaired without losing data. Moves damaged files to
     /// `damaged/`, and restores the files that they were compacted from if these still exist.
-    /// Finishes interrupted compactions, and rebuilds a wrong checkpoint. Does not work while a
-    /// collector is running
+    /// Finishes interrupted compactions, removes the temporary files of interrupted writes, and
+    /// rebuilds a wrong checkpoint. Does not work while a collector is running
     #[arg(long)]
     repair: bool,
     /// Print JSON instead of text

@@ -16,6 +16,8 @@ pub enum FindingKind {
     /// A crash or an error interrupted a compaction or a thinning and left files that readers
     /// ignore.
     InterruptedCompaction,
+    /// A crash interrupted the writing of a file and left its temporary file, which readers ignore.
+    InterruptedWrite,
     /// The write-ahead log is damaged.
     DamagedLog,
     /// A store with flushed data has no checkpoint.
@@ -45,6 +47,7 @@ impl FindingKind {
             Self::NewerFile => "newer_file",
             Self::StrangeFile => "strange_file",
             Self::InterruptedCompaction => "interrupted_compaction",
+            Self::InterruptedWrite => "interrupted_write",
             Self::DamagedLog => "damaged_log",
             Self::MissingCheckpoint => "missing_checkpoint",
             Self::DamagedCheckpoint => "damaged_checkpoint",

@@ -16,9 +16,9 @@ const DAMAGED: &str = "damaged";
 
 impl Check {
     /// Moves damaged files to `damaged/`, and restores the files that they replaced, if those still
-    /// exist. Completes or undoes interrupted compactions and thinnings. Rebuilds a missing,
-    /// damaged or outdated checkpoint from the table of batches. The caller must hold the lock of
-    /// the data directory.
+    /// exist. Completes or undoes interrupted compactions and thinnings. Removes the temporary
+    /// files of interrupted writes. Rebuilds a missing, damaged or outdated checkpoint from the
+    /// table of batches. The caller must hold the lock of the data directory.
     ///
     /// # Errors
     /// Returns an error if the store or the disk fails.
@@ -49,6 +49,9 @@ impl Check {
                 );
             }
         }
+        // `tidy` keeps these files, because the collector calls it while it writes others.
+        self.store.remove(&self.unpublished)?;
+        self.repaired(&[FindingKind::InterruptedWrite], "removed");
         let of_checkpoint = [
             FindingKind::MissingCheckpoint,
             FindingKind::DamagedCheckpoint,

@@ -12,7 +12,7 @@ use crate::ledger::{Checkpoint, CheckpointError};
 use crate::maintenance::{MaintenanceError, hour_of};
 use crate::tables::{
     Flaw, Hour, Recorder, Segments, Store, StoreError, StoreTable, is_of_delta_log, is_part,
-    verify_file,
+    is_unpublished, verify_file,
 };
 use crate::wal::{list_segments_on, read_segment_on, segment_path};
 
@@ -41,6 +41,8 @@ pub struct Check {
     /// Checkpoint; `None` if it is damaged or not read yet.
     pub(super) checkpoint: Option<Checkpoint>,
     pub(super) damaged: Vec<(StoreTable, Path)>,
+    /// Temporary files of interrupted writes.
+    pub(super) unpublished: Vec<Path>,
     pub(super) log: Vec<u64>,
 }
 
@@ -61,6 +63,7 @@ impl Check {
             },
             checkpoint: None,
             damaged: Vec::new(),
+            unpublished: Vec::new(),
             log: Vec::new(),
         };
         // Reads the checkpoint before the tables, so that batches that are stored during the check
@@ -268,6 +271,13 @@ impl Check {
                     at,
                     "it was not written completely",
                 );
+            } else if is_unpublished(&meta.location) {
+                self.find(
+                    FindingKind::InterruptedWrite,
+                    at,
+                    "it was not written completely",
+                );
+                self.unpublished.push(meta.location);
             } else if is_of_delta_log(&meta.location) {
                 continue;
             } else if meta.location.extension() != Some("parquet") {

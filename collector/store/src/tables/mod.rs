@@ -67,7 +67,7 @@ pub use left_out::LeftOut;
 pub use listing::CoveredObject;
 pub use merge::{Merge, SortedRun};
 pub use names::SCHEMA_VERSION;
-pub use objects::{REPLACED, Store, StoreError, replaced};
+pub use objects::{REPLACED, Store, StoreError, is_unpublished, replaced};
 pub use operations::OperationFacts;
 pub use partition::{Hour, PartitionRule, StoreTable};
 pub use probe::{ProbeResult, ProbedGroup, RowProbe};

@@ -351,6 +351,14 @@ pub fn replaced(path: &Path) -> Path {
     Path::from(format!("{REPLACED}/{path}"))
 }
 
+/// Reports whether an object is the temporary file of a write that is in progress or was
+/// interrupted.
+#[must_use]
+pub fn is_unpublished(path: &Path) -> bool {
+    let name = path.filename().unwrap_or_default();
+    name.starts_with('.') && name.ends_with(".parquet.new")
+}
+
 /// Creates or empties a file, and creates missing directories above it.
 pub(super) fn create(disk: &dyn Disk, path: &FsPath) -> io::Result<Box<dyn DiskFile>> {
     match disk.create(path, IfThere::Empty) {

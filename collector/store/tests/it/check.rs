@@ -269,6 +269,18 @@ fn an_interrupted_compaction_is_ended() {
 }
 
 #[test]
+fn the_file_of_an_interrupted_write_is_removed() {
+    let directory = Directory::flushed(1);
+    let path = directory.path("spans", ".seg-0000000001.parquet.new");
+    fs::write(&path, "PAR1").unwrap();
+    let report = directory.check();
+    assert_eq!(kinds(&report), [FindingKind::InterruptedWrite]);
+    assert!(directory.repair().is_clean());
+    assert!(!path.exists());
+    assert_eq!(directory.check().findings, []);
+}
+
+#[test]
 fn a_damaged_log_is_told() {
     let directory = Directory::flushed(1);
     directory.append(1..2);
