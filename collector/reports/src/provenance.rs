@@ -1,6 +1,7 @@
 //! The `provenance` subcommand.
 
 mod filter;
+mod gaps;
 mod items;
 mod known;
 mod map;
@@ -314,7 +315,7 @@ impl Report for ProvenanceSays {
         match self {
             Self::Answer(report) => report.status(read),
             Self::Item(item) => item.status(read),
-            Self::Items(_) => read,
+            Self::Items(items) => items.status(read),
             Self::Map(map) => map.status(read),
         }
     }

@@ -142,6 +142,11 @@ fn bad_questions_and_files_are_rejected() {
     fs::write(at.join("cut.log"), &whole[..whole.len() - 1]).unwrap();
     let (text, _) = check(at, &["provenance", "why", "7", "cut.log"], 1);
     assert!(text.contains("cut.log: "), "{text}");
+    let (text, _) = check(at, &["provenance", "show", "cut.log"], 1);
+    assert!(
+        text.contains("0000000000000007") && text.contains("cut.log: "),
+        "{text}"
+    );
     // A large file is no reason to use more memory than is allowed.
     let large = fs::File::create(at.join("large.log")).unwrap();
     large.set_len(64 << 20).unwrap();

@@ -9,10 +9,11 @@ use stroboscope_render::rows;
 use stroboscope_render::show::{Cell, Doc};
 
 use super::filter::ItemFilter;
+use super::gaps::LogGaps;
 use super::known::{KnownItems, trace_of};
 use super::reading::QueriedLogs;
-use crate::Failure;
 use crate::verb::Top;
+use crate::{Failure, Status};
 
 /// Outputs and sources of provenance logs.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -21,6 +22,8 @@ pub struct ProvenanceItems {
     items: Top<ListedItem>,
     /// Number of logs that were read.
     logs_read: u64,
+    /// Logs with gaps.
+    logs: Vec<LogGaps>,
     /// Notes about the data.
     pub(super) notes: Notes,
 }
@@ -141,6 +144,7 @@ impl ProvenanceItems {
         Ok(Self {
             items: Top { rows, top },
             logs_read: logs.len() as u64,
+            logs: LogGaps::of_all(logs),
             notes: queried.notes,
         })
     }
@@ -151,8 +155,14 @@ impl ProvenanceItems {
     pub(super) fn show(&self, doc: &mut Doc) {
         if self.items.rows.is_empty() {
             doc.sentence("No log has such an item.");
-            return;
+        } else {
+            doc.table("items", &self.items.rows, self.items.shown());
         }
-        doc.table("items", &self.items.rows, self.items.shown());
+        LogGaps::show_all(&self.logs, doc);
+    }
+
+    /// Returns the outcome of the subcommand, which is partial if a log was not read whole.
+    pub(super) fn status(&self, read: Status) -> Status {
+        LogGaps::status(&self.logs, read)
     }
 }

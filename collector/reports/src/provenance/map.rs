@@ -12,10 +12,10 @@ use stroboscope_render::show::Doc;
 
 use super::MapChoice;
 use super::filter::ItemFilter;
+use super::gaps::LogGaps;
 use super::items::linked_item;
 use super::known::{ItemBytes, KnownItems, NamedItem};
 use super::reading::QueriedLogs;
-use super::report::LogGaps;
 use crate::failure::FailureCode;
 use crate::graphviz::{beginning, escape};
 use crate::verb::Top;

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{
-    ByteFlow, BytesByItem, Direction, Notes, ProvenanceAnswer, ProvenanceLog, ProvenanceLogs,
-    item_id,
+    ByteFlow, BytesByItem, Direction, Notes, ProvenanceAnswer, ProvenanceLogs, item_id,
 };
 use stroboscope_render::humanise::counted;
 use stroboscope_render::rows;
 use stroboscope_render::show::{Doc, Origin, Passage, Stretch};
 
 use super::filter::ItemFilters;
+use super::gaps::LogGaps;
 use super::items::{item_path, linked_item, linked_log};
 use super::known::{ItemBytes, KnownItems};
 use crate::Status;
@@ -104,23 +104,6 @@ struct Flow {
     copy: bool,
 }
 
-/// A log, and its gaps.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct LogGaps {
-    log: String,
-    /// Number of merges, ranges and outputs that name more inputs than they depend on; null if the
-    /// log is unfinished.
-    coarse_merges: Option<u64>,
-    /// Number of bytes that share one input.
-    shared_inputs: Option<u64>,
-    /// Number of bytes of outputs whose inputs were not recorded.
-    dropped_outputs: Option<u64>,
-    /// Number of items whose name was not recorded.
-    dropped_items: Option<u64>,
-    /// Problem at which the reading or the query ended; null if the log was queried whole.
-    problem: Option<String>,
-}
-
 rows! {
     ItemBytes as row, "provenance_items": "Items that a query across merge logs reached.";
     item: Text, "item" = linked_item(&row.item.id);
@@ -181,55 +164,6 @@ impl KnownItems<'_> {
         let mut names: Vec<String> = names.collect();
         names.sort();
         names
-    }
-}
-
-impl LogGaps {
-    fn of(log: &ProvenanceLog<'_>) -> Self {
-        let losses = log.losses();
-        Self {
-            log: log.name.clone(),
-            coarse_merges: losses.map(|losses| losses.coarse_merges),
-            shared_inputs: losses.map(|losses| losses.shared_inputs),
-            dropped_outputs: losses.map(|losses| losses.dropped_outputs),
-            dropped_items: losses.map(|losses| losses.dropped_items),
-            problem: log.problem(),
-        }
-    }
-
-    /// Returns the logs with gaps.
-    pub(super) fn of_all(logs: &[ProvenanceLog<'_>]) -> Vec<Self> {
-        let logs = logs.iter().map(Self::of);
-        logs.filter(|log| log.gaps().is_some()).collect()
-    }
-
-    pub(super) fn show_all(logs: &[Self], doc: &mut Doc) {
-        for gaps in logs.iter().filter_map(Self::gaps) {
-            doc.sentence(gaps);
-        }
-    }
-
-    /// Returns the outcome of the subcommand, which is partial if a log was not read and queried
-    /// whole.
-    pub(super) fn status(logs: &[Self], read: Status) -> Status {
-        let is_whole = logs.iter().all(|log| log.problem.is_none());
-        if is_whole { read } else { Status::Partly }
-    }
-
-    /// Describes the gaps of the log; `None` if it has none.
-    fn gaps(&self) -> Option<String> {
-        let gaps = [
-            (self.coarse_merges, "coarse merge"),
-            (self.shared_inputs, "shared input"),
-            (self.dropped_outputs, "dropped output"),
-            (self.dropped_items, "unnamed item"),
-        ];
-        let gaps = gaps.into_iter().filter_map(|(count, one)| {
-            let count = count.filter(|count| *count > 0)?;
-            Some(counted(count, one))
-        });
-        let gaps: Vec<String> = self.problem.clone().into_iter().chain(gaps).collect();
-        (!gaps.is_empty()).then(|| format!("{}: {}", self.log, gaps.join("; ")))
     }
 }
 
