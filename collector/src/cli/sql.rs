@@ -4,14 +4,12 @@
 mod tables;
 
 #[cfg(feature = "sql")]
-use std::borrow::Cow;
-#[cfg(feature = "sql")]
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::Args;
 #[cfg(feature = "sql")]
-use stroboscope_render::show::scrubbed_lines;
+use stroboscope_render::show::{escaped_json, scrubbed_lines};
 #[cfg(feature = "sql")]
 use stroboscope_reports::output::{print_some, say};
 use tokio::runtime::Runtime;
@@ -84,10 +82,9 @@ impl Sql {
         let query = &self.query;
         let mut printed = Ok(ControlFlow::Continue(()));
         let mut print = |text: &str| {
-            // JSON escapes the control characters below U+0020 itself.
             let text = match self.json {
-                true => Cow::Borrowed(text),
-                false => Cow::Owned(scrubbed_lines(text)),
+                true => escaped_json(text),
+                false => scrubbed_lines(text),
             };
             printed = match text.trim_end() {
                 "" => Ok(ControlFlow::Continue(())),

@@ -68,7 +68,7 @@ fn no_verb_lets_an_escape_through() {
     let log_trace = format!("r{NASTY}1");
     let span_trace = format!("{:032x}", 20);
     let attribute = [&["critical-path", "--by"][..], &["user"]].concat();
-    let verbs: [&[&str]; 25] = [
+    let verbs: [&[&str]; 26] = [
         &["infer"],
         &["model"],
         &["model", "--dot"],
@@ -82,6 +82,8 @@ fn no_verb_lets_an_escape_through() {
         &["critical-path", "--json"],
         &["infer", "--json"],
         &["timeline", "--trace", &span_trace, "--json"],
+        // Without the feature `sql`, this prints an error.
+        &["sql", "--json", "SELECT * FROM spans LIMIT 3"],
         &["slack"],
         &["slack", "--validate"],
         &["anomalies"],
