@@ -87,9 +87,10 @@ pub(super) struct Log(Lines);
 impl Log {
     /// Starts the log with the options of the subcommand.
     pub(super) fn begin(matches: &ArgMatches) -> Self {
-        let of_verb = matches
-            .subcommand()
-            .filter(|(verb, _)| WITH_ARGUMENTS.contains(verb));
+        let asked = matches.subcommand();
+        let below = asked.and_then(|(_, matches)| matches.subcommand());
+        let mut verbs = below.into_iter().chain(asked);
+        let of_verb = verbs.find(|(verb, _)| WITH_ARGUMENTS.contains(verb));
         let said = of_verb.and_then(|(_, matches)| LogArguments::from_arg_matches(matches).ok());
         let level = said.map_or(Level::INFO, |said| said.log_level.level());
         let lines = match said.map(|said| said.log_format) {

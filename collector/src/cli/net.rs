@@ -1,6 +1,7 @@
 //! Access control of servers: TLS, tokens, limits, and the addresses on which they may listen.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,9 +12,29 @@ use super::memory::MemorySplit;
 use stroboscope_reports::Failure;
 use stroboscope_reports::arguments::parse_duration;
 
+/// Arguments of ports, some of which browsers use.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Access")]
 pub(super) struct NetArguments {
+    #[command(flatten)]
+    ports: PortArguments,
+    /// Another host name of this collector that browsers may use; repeatable
+    #[arg(long, value_name = "NAME")]
+    allowed_host: Vec<String>,
+}
+
+impl Deref for NetArguments {
+    type Target = PortArguments;
+
+    fn deref(&self) -> &PortArguments {
+        &self.ports
+    }
+}
+
+/// Arguments of all ports.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Access")]
+pub(super) struct PortArguments {
     /// Certificate for all TCP ports, with its chain, as PEM; enables TLS. A changed file is read
     /// again within a second
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -29,9 +50,6 @@ pub(super) struct NetArguments {
     /// read,control. A changed file is read again within a second
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Another host name of this collector that browsers may use; repeatable
-    #[arg(long, value_name = "NAME")]
-    allowed_host: Vec<String>,
     /// Allow unauthenticated access from non-loopback addresses
     #[arg(long)]
     insecure_listen: bool,
@@ -49,7 +67,7 @@ const FILES_BESIDE: u64 = 256;
 /// Maximum number of TCP ports, without those for clients of Jaeger and Tempo.
 const DOORS: u64 = 3;
 
-impl NetArguments {
+impl PortArguments {
     /// Rejects non-loopback addresses unless clients have to authenticate or `--insecure-listen` is
     /// given. Logs a warning if there is such an address without TLS.
     pub(super) fn check(&self, listen: &[(&str, SocketAddr)]) -> Result<(), Failure> {
@@ -93,7 +111,9 @@ impl NetArguments {
             "http"
         }
     }
+}
 
+impl NetArguments {
     /// Returns the settings of the ports; `readers` is the number of those for clients of Jaeger
     /// and of Tempo, and `has_unix` is true if there is a unix socket.
     pub(super) fn settings(
@@ -119,7 +139,7 @@ impl NetArguments {
     }
 }
 
-impl NetArguments {
+impl PortArguments {
     /// Returns the settings of a worker's port. Requests that arrive take at most a quarter of
     /// `memory`, in bytes.
     #[cfg(feature = "cluster")]

@@ -8,7 +8,7 @@ use stroboscope_reports::memory_limit::parse_reading_limit;
 use stroboscope_reports::{Failure, Status};
 use tokio::runtime::Runtime;
 
-use super::net::NetArguments;
+use super::net::PortArguments;
 
 /// Read shards of a store for reports with --cluster, until interrupted
 ///
@@ -28,7 +28,7 @@ pub(super) struct WorkerVerb {
     #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
     memory_limit: Option<u64>,
     #[command(flatten)]
-    doors: NetArguments,
+    doors: PortArguments,
 }
 
 impl WorkerVerb {

@@ -136,3 +136,18 @@ fn a_variable_that_is_none_is_said() {
         "{said}"
     );
 }
+
+#[test]
+fn its_error_has_the_format_of_the_log() {
+    let directory = directory("");
+    for verb in [&["config"][..], &["collect", "config"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+            .args(verb)
+            .args(["--log-format", "json", "--config", "none.toml"])
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!(line["level"], "error", "{verb:?}: {line}");
+    }
+}

@@ -17,7 +17,7 @@ const PARSERS_WORDS: [&str; 8] = [
 ];
 
 /// Commands, each with a part of the expected error.
-const MISTAKES: [(&str, &str); 42] = [
+const MISTAKES: [(&str, &str); 43] = [
     ("requests --top x", "a whole number"),
     (
         "requests --top 99999999999999999999",
@@ -79,6 +79,10 @@ const MISTAKES: [(&str, &str); 42] = [
     ),
     ("collect --listen 4317", "an address and a port"),
     ("collect --listen localhost", "an address and a port"),
+    (
+        "worker --allowed-host example.com",
+        "unexpected argument '--allowed-host'",
+    ),
     ("view --http 80x", "an address and a port"),
     ("timeline --trace zz", "there is no trace zz"),
     ("sql select+1+from+nosuch", "there is no table nosuch"),
