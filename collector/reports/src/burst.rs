@@ -90,7 +90,8 @@ pub struct BurstPlan {
     open_now: bool,
     /// Current time in ms since the Unix epoch, like the times of `windows`.
     now_ms: u64,
-    /// Next windows in which the config records; one that is open begins at `now_ms`.
+    /// Next windows in which the config records; one that is open begins at `now_ms`. Empty if
+    /// recording is off.
     windows: Vec<PlannedWindow>,
     /// Longest requests that suit the period, in ns; null for masks without a single period.
     request_max_ns: Option<u64>,
@@ -171,7 +172,8 @@ fn plan(request: Duration, duty: f64) -> Result<BurstConfig, String> {
 impl BurstReport {
     fn of(config: BurstConfig, now_ms: u64) -> Self {
         let mut windows = Vec::new();
-        let mut from_ms = Some(now_ms);
+        // The only window of this mask is the last millisecond of the clock.
+        let mut from_ms = (config != BurstConfig::NEVER).then_some(now_ms);
         while let (Some(at_ms), true) = (from_ms, windows.len() < WINDOWS_SHOWN) {
             let open_ms = config.next_open_ms(at_ms);
             let close_ms = config.close_after_ms(open_ms);
@@ -275,7 +277,8 @@ mod tests {
         let never = BurstReport::of(BurstConfig::NEVER, 5);
         let text = never.to_text(None);
         assert!(text.contains("off") && !text.contains("requests"), "{text}");
-        assert_eq!(never.plan(None).request_whole_max_ns, None);
+        let plan = never.plan(None);
+        assert_eq!((plan.request_whole_max_ns, plan.windows.len()), (None, 0));
     }
 
     #[test]
