@@ -109,8 +109,11 @@ pub fn remarks(notes: &Notes) -> Vec<Remark> {
     }
     for (cause, count) in &notes.diagnostics {
         match Diagnostic::explanation(cause) {
-            "" => note!("{count} times in the traces used: {cause}"),
-            meaning => note!("{count} times in the traces used: {cause} ({meaning})"),
+            "" => note!("{} in the traces used: {cause}", counted(*count, "time")),
+            meaning => note!(
+                "{} in the traces used: {cause} ({meaning})",
+                counted(*count, "time")
+            ),
         }
     }
     if notes.excluded_segments > 0 {
@@ -130,27 +133,25 @@ pub fn remarks(notes: &Notes) -> Vec<Remark> {
     let counts = [
         (
             left.over_trace_limit,
-            "records beyond the largest trace allowed were left out",
+            "record",
+            "beyond the largest trace allowed",
         ),
-        (
-            left.span_missing,
-            "events were left out: their span is not in the store",
-        ),
-        (
-            left.no_span_no_task,
-            "events were left out: they belong to no span and no task",
-        ),
+        (left.span_missing, "event", "whose span is not in the store"),
+        (left.no_span_no_task, "event", "of no span and no task"),
         (
             left.copies,
-            "spans and events equal an earlier one, as after a retried request; they were left out",
-        ),
-        (
-            left.unreadable_attributes,
-            "records have attributes that are not a JSON object; they were left out",
+            "record",
+            "equal to an earlier span or event, as after a retried request",
         ),
     ];
-    for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
-        note!("{count} {what}");
+    for (count, one, what) in counts.into_iter().filter(|of| of.0 > 0) {
+        note!("left out: {} {what}", counted(count, one));
+    }
+    if left.unreadable_attributes > 0 {
+        note!(
+            "left out: attributes of {}, which are not a JSON object",
+            counted(left.unreadable_attributes, "record")
+        );
     }
     for damage in notes.damage.iter().take(DAMAGE_SHOWN) {
         error!("{damage}");
@@ -162,4 +163,28 @@ pub fn remarks(notes: &Notes) -> Vec<Remark> {
         );
     }
     remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stroboscope_store::tables::LeftOut;
+
+    #[test]
+    fn notes_count_one_record_in_the_singular() {
+        for (copies, records) in [(1, "1 record"), (2, "2 records")] {
+            let left_out = LeftOut {
+                copies,
+                ..LeftOut::default()
+            };
+            let notes = Notes {
+                left_out,
+                ..Notes::default()
+            };
+            let expected = format!(
+                "left out: {records} equal to an earlier span or event, as after a retried request"
+            );
+            assert_eq!(remarks(&notes), [Remark::Note(expected)]);
+        }
+    }
 }

@@ -447,7 +447,7 @@ fn one_request_has_the_notes_of_its_reading() {
     let (_, errors) = check(directory.path(), &arguments, 0);
     assert!(
         errors.contains("1 of 1 trace is incomplete (missing_parent 1)")
-            && errors.contains("1 times in the traces used: missing_parent ("),
+            && errors.contains("1 time in the traces used: missing_parent ("),
         "{errors}"
     );
     let found = json_of(
