@@ -14,8 +14,8 @@ const FILE: &str = "published.json";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub id: String,
-    /// Nonces of the last manifests that this directory wrote or was about to write, by URL, newest
-    /// last.
+    /// Nonces of the last manifests that this directory wrote, was about to write, or replaced, by
+    /// URL, newest last.
     written: BTreeMap<String, Vec<String>>,
 }
 
@@ -91,10 +91,18 @@ impl Identity {
     }
 
     /// Records the nonce of a manifest that is about to be written. Recording it first ensures that
-    /// a crash in between leaves no manifest with an unknown nonce.
-    pub(crate) fn begin(&mut self, data: &Path, url: &str, nonce: &str) -> Result<(), RemoteError> {
+    /// a crash in between leaves no manifest with an unknown nonce. The published manifest
+    /// `before`, which the write replaces, counts as new: it stays known however many writes fail.
+    pub(crate) fn begin(
+        &mut self,
+        data: &Path,
+        url: &str,
+        before: Option<&str>,
+        nonce: &str,
+    ) -> Result<(), RemoteError> {
         let nonces = self.written.entry(url.to_owned()).or_default();
-        nonces.push(nonce.to_owned());
+        nonces.retain(|known| Some(known.as_str()) != before);
+        nonces.extend(before.into_iter().chain([nonce]).map(str::to_owned));
         let old = nonces.len().saturating_sub(NONCES_MAX);
         nonces.drain(..old);
         self.save(data)
@@ -109,6 +117,7 @@ mod tests {
     use stroboscope_store::data_dir::DataDir;
     use stroboscope_store::publishing::PublishCounters;
 
+    use super::{Identity, NONCES_MAX, random};
     use crate::address::Remote;
     use crate::publish::{PublishSettings, Publisher};
 
@@ -131,5 +140,21 @@ mod tests {
             publisher.unwrap().stop();
             assert!(counters.last_success_ns.load(Relaxed) > 0, "{url}");
         }
+    }
+
+    #[test]
+    fn the_published_manifest_stays_known_however_many_writes_fail() {
+        let data = tempfile::tempdir().unwrap();
+        let mut identity = Identity::of(data.path()).unwrap();
+        let url = "s3://bucket";
+        let published = random().unwrap();
+        identity.begin(data.path(), url, None, &published).unwrap();
+        for _ in 0..2 * NONCES_MAX {
+            let failed = random().unwrap();
+            let begun = identity.begin(data.path(), url, Some(&published), &failed);
+            begun.unwrap();
+        }
+        assert!(Identity::of(data.path()).unwrap().wrote(&published));
+        assert_eq!(identity.written[url].len(), NONCES_MAX);
     }
 }

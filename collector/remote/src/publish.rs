@@ -339,8 +339,7 @@ impl Rounds {
             return Ok(true);
         }
         let path = self.data.join(&file.path);
-        let opened = std::fs::File::open(&path);
-        let opened = match opened {
+        let opened = match std::fs::File::open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             opened => opened,
         };
@@ -444,9 +443,10 @@ impl Rounds {
         manifest.generation += 1;
         manifest.nonce = random()?;
         let (remote, id) = (self.remote.clone(), self.identity.id.clone());
-        self.identity
-            .begin(&self.data, &remote.url, &manifest.nonce)?;
         let nonce = manifest.nonce.clone();
+        let replaced = before.map(|read| &*read.manifest.nonce);
+        self.identity
+            .begin(&self.data, &remote.url, replaced, &nonce)?;
         let wrote = manifest::write(&remote, &id, before, manifest);
         // The current manifest is unknown until the write is confirmed.
         self.owned = None;
