@@ -11,6 +11,8 @@
 
 #[cfg(feature = "simulation")]
 mod simulated;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -104,7 +106,7 @@ impl Publisher {
 enum Round {
     /// Every file that was present is uploaded.
     Complete,
-    /// The round was stopped, or files disappeared during it.
+    /// The round was stopped, files disappeared during it, or it adopted a manifest without them.
     Partial,
 }
 
@@ -231,7 +233,7 @@ impl Rounds {
             }
         }
         self.tidy(&files)?;
-        if !is_complete {
+        if !is_complete || self.owned.is_none() {
             return Ok(Round::Partial);
         }
         self.counters.last_success_ns.store(now_ns(), Relaxed);
@@ -284,19 +286,14 @@ impl Rounds {
         counters.bytes_behind.store(bytes, Relaxed);
         let hours = behind.iter().filter_map(|file| Hour::of_object(&file.path));
         counters.set_waiting(hours.collect());
-        let now: BTreeSet<String> = behind.iter().map(|file| file.path.clone()).collect();
         // A file that is gone and that no other file covers was deleted by retention.
         let here: BTreeSet<&str> = files.iter().map(|file| &*file.path).collect();
         let is_here =
             |path: &str| here.contains(path) || files.iter().any(|file| covers(&file.path, path));
-        let missed = self
-            .behind
-            .iter()
-            .filter(|path| !is_here(path) && !self.is_old(path));
-        counters
-            .files_missed
-            .fetch_add(missed.count() as u64, Relaxed);
-        self.behind = now;
+        let is_missed = |path: &&String| !is_here(path) && !self.is_old(path);
+        let missed = self.behind.iter().filter(is_missed).count() as u64;
+        counters.files_missed.fetch_add(missed, Relaxed);
+        self.behind = behind.iter().map(|file| file.path.clone()).collect();
     }
 
     /// Adopts the published manifest if this directory wrote it, or writes the first one. Returns
@@ -402,7 +399,10 @@ impl Rounds {
             return Ok(());
         }
         self.replace(Some(&owned), manifest)?;
-        self.put.retain(|path, _| waiting.contains(path));
+        // A late manifest that was adopted instead does not list the uploaded files.
+        if self.owned.is_some() {
+            self.put.retain(|path, _| waiting.contains(path));
+        }
         Ok(())
     }
 
