@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::Read as _;
 
 use object_store::path::Path;
-use object_store::{Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload};
+use object_store::{
+    Error, MultipartUpload, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload,
+};
 
 use crate::address::{Remote, RemoteError};
 
@@ -19,7 +21,7 @@ pub(crate) async fn upload(
     to: &Path,
 ) -> Result<u64, RemoteError> {
     let first = part(from, path)?;
-    let mut bytes = first.len() as u64;
+    let bytes = first.len() as u64;
     if first.len() < PART_BYTES {
         let mode = PutMode::Create.into();
         let put = remote.objects.put_opts(to, first.into(), mode).await;
@@ -32,19 +34,36 @@ pub(crate) async fn upload(
     }
     let upload = remote.objects.put_multipart(to).await;
     let mut upload = upload.map_err(|error| remote.failed(error))?;
-    let mut next = first;
-    while !next.is_empty() {
-        if let Err(error) = upload.put_part(PutPayload::from(next)).await {
-            // If this fails, parts remain until the bucket's own rules remove them.
-            let _ = upload.abort().await;
-            return Err(remote.failed(error));
+    upload_parts(remote, &mut *upload, first, from, path).await
+}
+
+/// Uploads the first part and the rest of the file, and completes the upload or aborts it. Returns
+/// the size in bytes.
+async fn upload_parts(
+    remote: &Remote,
+    upload: &mut dyn MultipartUpload,
+    first: Vec<u8>,
+    from: &mut File,
+    path: &std::path::Path,
+) -> Result<u64, RemoteError> {
+    let mut bytes = 0;
+    let uploaded = async {
+        let mut next = first;
+        while !next.is_empty() {
+            bytes += next.len() as u64;
+            let put = upload.put_part(PutPayload::from(next)).await;
+            put.map_err(|error| remote.failed(error))?;
+            next = part(from, path)?;
         }
-        next = part(from, path)?;
-        bytes += next.len() as u64;
+        let completed = upload.complete().await;
+        completed.map_err(|error| remote.failed(error))
     }
-    let completed = upload.complete().await;
-    completed.map_err(|error| remote.failed(error))?;
-    Ok(bytes)
+    .await;
+    if uploaded.is_err() {
+        // If this fails, parts remain until the bucket's own rules remove them.
+        let _ = upload.abort().await;
+    }
+    uploaded.map(|_| bytes)
 }
 
 fn part(from: &mut File, path: &std::path::Path) -> Result<Vec<u8>, RemoteError> {
@@ -60,7 +79,60 @@ fn part(from: &mut File, path: &std::path::Path) -> Result<Vec<u8>, RemoteError>
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::pin::Pin;
+
+    use object_store::{PutResult, UploadPart};
+
     use super::*;
+
+    type Reply<'a, T> = Pin<Box<dyn Future<Output = object_store::Result<T>> + Send + 'a>>;
+
+    /// Upload that takes all parts, and fails to complete.
+    #[derive(Debug)]
+    struct Incomplete {
+        is_aborted: bool,
+    }
+
+    impl MultipartUpload for Incomplete {
+        fn put_part(&mut self, _: PutPayload) -> UploadPart {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn complete<'a, 'b>(&'a mut self) -> Reply<'b, PutResult>
+        where
+            'a: 'b,
+            Self: 'b,
+        {
+            Box::pin(async {
+                Err(Error::Generic {
+                    store: "S3",
+                    source: "500".into(),
+                })
+            })
+        }
+
+        fn abort<'a, 'b>(&'a mut self) -> Reply<'b, ()>
+        where
+            'a: 'b,
+            Self: 'b,
+        {
+            self.is_aborted = true;
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn an_upload_that_cannot_be_completed_is_aborted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "the rest").unwrap();
+        let remote = Remote::open(&format!("file://{}", directory.path().display())).unwrap();
+        let mut upload = Incomplete { is_aborted: false };
+        let mut from = File::open(&path).unwrap();
+        let done = upload_parts(&remote, &mut upload, vec![1], &mut from, &path).await;
+        assert!(done.unwrap_err().to_string().contains("500"));
+        assert!(upload.is_aborted);
+    }
 
     /// Checks uploads in one request and in parts.
     #[tokio::test(flavor = "multi_thread")]
