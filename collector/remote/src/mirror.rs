@@ -166,6 +166,7 @@ fn local_name(id: &str, file: &PublishedFile) -> String {
 async fn fill(remote: &Remote, directory: &Path) -> Result<Vec<RemoteError>, RemoteError> {
     let mut wanted: BTreeMap<String, (String, PublishedFile)> = BTreeMap::new();
     let mut requests: BTreeSet<String> = BTreeSet::new();
+    let mut is_detection_kept = false;
     let mut left_out = Vec::new();
     for id in manifest::collectors(remote).await? {
         let manifest = match manifest::read(remote, &id).await {
@@ -176,6 +177,8 @@ async fn fill(remote: &Remote, directory: &Path) -> Result<Vec<RemoteError>, Rem
             }
             Err(error) => return Err(error),
         };
+        let set = &manifest.requests;
+        is_detection_kept |= !set.is_empty() && !set.iter().any(|one| one == "none");
         requests.extend(manifest.requests);
         for file in manifest.files {
             wanted.insert(local_name(&id, &file), (id.clone(), file));
@@ -199,8 +202,9 @@ async fn fill(remote: &Remote, directory: &Path) -> Result<Vec<RemoteError>, Rem
         .buffer_unordered(FETCHES)
         .try_collect::<()>()
         .await?;
-    // Operations that one collector declares hold for all, even if another declares `none`.
-    if requests.len() > 1 {
+    // Operations that one collector declares hold for all. `none` holds if every collector with a
+    // setting has it.
+    if is_detection_kept {
         requests.remove("none");
     }
     let requests: Vec<String> = requests.into_iter().collect();
@@ -272,4 +276,51 @@ async fn fetch(
         });
     }
     std::fs::rename(&beside, &to).map_err(at(&to))
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::PutPayload;
+
+    use super::*;
+
+    /// Publishes a file for each collector, with its setting of requests; returns the mirror's.
+    async fn mirrored(settings: &[&[&str]]) -> Vec<String> {
+        let [there, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let remote = Remote::open(&format!("file://{}", there.path().display())).unwrap();
+        for (number, requests) in settings.iter().enumerate() {
+            let id = format!("collector-{number}");
+            let object = directory_of(&id).join("object");
+            let put = remote
+                .objects
+                .put(&object, PutPayload::from_static(b"rows"));
+            put.await.unwrap();
+            let file = PublishedFile {
+                path: "spans/date=2026-01-02/hour=03/import-1.parquet".to_owned(),
+                object: "object".to_owned(),
+                bytes: 4,
+            };
+            let manifest = Manifest {
+                files: vec![file],
+                requests: requests.iter().map(|one| (*one).to_owned()).collect(),
+                ..Manifest::empty()
+            };
+            let wrote = manifest::write(&remote, &id, None, manifest).await;
+            wrote.unwrap();
+        }
+        let mirror = Mirror::of(&remote, cache.path()).await.unwrap();
+        let data = DataDir::existing(mirror.directory()).unwrap();
+        data.requests().unwrap()
+    }
+
+    #[tokio::test]
+    async fn none_is_kept_beside_operations_unless_a_collector_lacks_it() {
+        assert_eq!(mirrored(&[&["none", "a:b"]]).await, ["a:b", "none"]);
+        assert_eq!(
+            mirrored(&[&["none", "a:b"], &["none"]]).await,
+            ["a:b", "none"]
+        );
+        assert_eq!(mirrored(&[&["none"], &[]]).await, ["none"]);
+        assert_eq!(mirrored(&[&["none"], &["a:b"]]).await, ["a:b"]);
+    }
 }
