@@ -9,6 +9,7 @@ use stroboscope_kernel_model::{ClockLog, ClockSample};
 
 use super::BadLine;
 use super::format::Format;
+use stroboscope_store::limits::IMPORT_LINE_BYTES_MAX;
 use stroboscope_store::tables::KernelChunk;
 
 /// Smallest number that counts as wall time, in ns since the Unix epoch: an instant in 2001. As an
@@ -28,9 +29,9 @@ pub(super) fn read(
 ) -> io::Result<Option<KernelChunk>> {
     let native = Architecture::native();
     let read = if format == Format::Strace {
-        strace(text, native)?
+        strace(text, native, IMPORT_LINE_BYTES_MAX)?
     } else {
-        perf_script(text, native)?
+        perf_script(text, native, IMPORT_LINE_BYTES_MAX)?
     };
     for problem in &read.problems {
         bad(problem.line, &BadLine::KernelEvent(problem.what.clone()));

@@ -12,7 +12,8 @@
 //! its number). Reading then continues, unless compressed data is damaged or bytes are not a
 //! protobuf field. At a time, memory contains one record and those in it, of at most
 //! [`IMPORT_RECORD_BYTES_MAX`](stroboscope_store::limits::IMPORT_RECORD_BYTES_MAX) (lines of event
-//! logs and mappings: [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)),
+//! logs, mappings and kernel events:
+//! [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)),
 //! one run of rows, and spans whose ends or relations are still to be found (`Zipkin::HELD_MAX`,
 //! `Tracks::HELD_MAX`, `OPEN_MAX`). Kernel events are an exception: the whole recording is in
 //! memory, and becomes one object. Other rows are collected up to a bound, sorted, and written as

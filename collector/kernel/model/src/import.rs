@@ -12,7 +12,7 @@
 mod perf_script;
 mod strace;
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read as _};
 
 use stroboscope_analysis::kernel::attribute;
 use stroboscope_analysis::kernel::call::Architecture;
@@ -66,19 +66,24 @@ enum Line {
 
 impl ImportedEvents {
     fn read(
-        text: impl BufRead,
+        mut text: impl BufRead,
         architecture: Architecture,
+        line_bytes_max: usize,
         mut parse: impl FnMut(&str) -> Result<Line, &'static str>,
     ) -> io::Result<Self> {
         let mut imported = Self {
             architecture,
             ..Self::default()
         };
-        for line in text.split(b'\n') {
-            let line = line?;
-            // `strace` shows bytes of programs, which need not be UTF-8.
-            let line = String::from_utf8_lossy(&line);
+        let mut bytes = Vec::new();
+        while let Some(is_whole) = next_line(&mut text, line_bytes_max, &mut bytes)? {
             imported.lines += 1;
+            if !is_whole {
+                imported.problem(&format!("the line is longer than {line_bytes_max} bytes"));
+                continue;
+            }
+            // `strace` shows bytes of programs, which need not be UTF-8.
+            let line = String::from_utf8_lossy(&bytes);
             if line.trim().is_empty() || line.starts_with('#') {
                 imported.skipped += 1;
                 continue;
@@ -86,18 +91,21 @@ impl ImportedEvents {
             match parse(&line) {
                 Ok(Line::Events(events)) => imported.events.extend(events),
                 Ok(Line::Skipped) => imported.skipped += 1,
-                Err(what) => {
-                    imported.problem_count += 1;
-                    if imported.problems.len() < PROBLEMS_MAX {
-                        imported.problems.push(Problem {
-                            line: imported.lines,
-                            what: what.to_owned(),
-                        });
-                    }
-                }
+                Err(what) => imported.problem(what),
             }
         }
         Ok(imported)
+    }
+
+    /// Counts a problem of the last line, and keeps one of the first.
+    fn problem(&mut self, what: &str) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(Problem {
+                line: self.lines,
+                what: what.to_owned(),
+            });
+        }
     }
 
     /// Finds the owners of all system calls and intervals, in one window from the first event to
@@ -121,6 +129,28 @@ impl ImportedEvents {
         }
         timeline
     }
+}
+
+/// Reads the next line into `line`, without the line feed. Returns `None` at the end of the text,
+/// and `Some(false)` for a line of more than `bytes_max` bytes, whose rest it skips.
+fn next_line(
+    text: &mut impl BufRead,
+    bytes_max: usize,
+    line: &mut Vec<u8>,
+) -> io::Result<Option<bool>> {
+    line.clear();
+    let with_line_feed = bytes_max as u64 + 1;
+    let mut start = text.by_ref().take(with_line_feed);
+    if start.read_until(b'\n', line)? == 0 {
+        return Ok(None);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() > bytes_max {
+        text.skip_until(b'\n')?;
+        return Ok(Some(false));
+    }
+    Ok(Some(true))
 }
 
 /// Parses seconds such as `8060.858832305` into ns, and ignores text after nine decimals. Returns

@@ -8,13 +8,19 @@ use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name};
 
 use super::{ImportedEvents, Line, seconds_to_ns};
 
-/// Reads the text of `perf script`, with or without the process before the thread (`-F pid,tid`).
+/// Reads the text of `perf script`, with or without the process before the thread (`-F pid,tid`). A
+/// line of more than `line_bytes_max` bytes is a problem.
 ///
 /// # Errors
 /// Returns an error if reading fails; problems of single lines are in the result.
-pub fn perf_script(text: impl BufRead, architecture: Architecture) -> io::Result<ImportedEvents> {
+pub fn perf_script(
+    text: impl BufRead,
+    architecture: Architecture,
+    line_bytes_max: usize,
+) -> io::Result<ImportedEvents> {
     let mut seen = HashSet::new();
-    let mut imported = ImportedEvents::read(text, architecture, |line| parse(line, &mut seen))?;
+    let parse = |line: &str| parse(line, &mut seen);
+    let mut imported = ImportedEvents::read(text, architecture, line_bytes_max, parse)?;
     imported.has_scheduling = imported
         .events
         .iter()
@@ -226,7 +232,7 @@ this is no event
 
     #[test]
     fn events_are_owned_and_bad_lines_are_named() {
-        let imported = perf_script(TEXT.as_bytes(), Architecture::X86_64).unwrap();
+        let imported = perf_script(TEXT.as_bytes(), Architecture::X86_64, 1_000).unwrap();
         assert_eq!(
             (imported.lines, imported.skipped, imported.problem_count),
             (10, 1, 2)

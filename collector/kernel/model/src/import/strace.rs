@@ -8,12 +8,18 @@ use stroboscope_analysis::kernel::marker::MARK;
 
 use super::{ImportedEvents, Line, seconds_to_ns};
 
-/// Reads the text of `strace -f -ttt`. Without `-T` the ends of most calls are unknown.
+/// Reads the text of `strace -f -ttt`. Without `-T` the ends of most calls are unknown. A line of
+/// more than `line_bytes_max` bytes is a problem.
 ///
 /// # Errors
 /// Returns an error if reading fails; problems of single lines are in the result.
-pub fn strace(text: impl BufRead, architecture: Architecture) -> io::Result<ImportedEvents> {
-    let mut imported = ImportedEvents::read(text, architecture, |line| parse(line, architecture))?;
+pub fn strace(
+    text: impl BufRead,
+    architecture: Architecture,
+    line_bytes_max: usize,
+) -> io::Result<ImportedEvents> {
+    let parse = |line: &str| parse(line, architecture);
+    let mut imported = ImportedEvents::read(text, architecture, line_bytes_max, parse)?;
     imported.is_wall_time = true;
     Ok(imported)
 }
@@ -215,7 +221,7 @@ mod tests {
 
     #[test]
     fn calls_are_owned_and_bad_lines_are_named() {
-        let imported = strace(TEXT.as_bytes(), Architecture::X86_64).unwrap();
+        let imported = strace(TEXT.as_bytes(), Architecture::X86_64, 1_000).unwrap();
         assert_eq!(
             (imported.skipped, imported.problem_count),
             (1, 3),
@@ -251,5 +257,19 @@ mod tests {
         );
         assert_eq!(timeline.calls[2].args.unwrap()[..2], [0x7f10, 128]);
         assert!(timeline.on_cpu.is_empty() && timeline.off_cpu.is_empty());
+    }
+
+    #[test]
+    fn a_long_line_is_one_problem_and_the_next_one_is_read() {
+        let exact = "7 1700000000.000001 getppid() = 1 <0.000002>";
+        let text = format!("{exact}\n{exact}.\n{}\n{exact}", "x".repeat(100));
+        let imported = strace(text.as_bytes(), Architecture::X86_64, exact.len()).unwrap();
+        let problems = imported.problems.iter();
+        let problems: Vec<_> = problems
+            .map(|problem| (problem.line, &*problem.what))
+            .collect();
+        let what = "the line is longer than 44 bytes";
+        assert_eq!(problems, [(2, what), (3, what)]);
+        assert_eq!((imported.lines, imported.events.len()), (4, 4));
     }
 }

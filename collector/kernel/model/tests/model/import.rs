@@ -80,7 +80,8 @@ fn what_perf_says_is_owned() {
         .arg(&data)
         .output()
         .unwrap();
-    let imported = import::perf_script(script.stdout.as_slice(), Architecture::native()).unwrap();
+    let text = script.stdout.as_slice();
+    let imported = import::perf_script(text, Architecture::native(), 1 << 20).unwrap();
     assert!(
         imported.has_scheduling && imported.lines > 100,
         "{}",
@@ -121,6 +122,6 @@ fn what_strace_says_is_owned() {
         other => return eprintln!("SKIPPED: {TEST}: strace: {other:?}"),
     }
     let text = std::fs::read(&text).unwrap();
-    let imported = import::strace(text.as_slice(), Architecture::native()).unwrap();
+    let imported = import::strace(text.as_slice(), Architecture::native(), 1 << 20).unwrap();
     check_hello(&imported);
 }
