@@ -138,8 +138,7 @@ fn result(rest: &str) -> Option<(i64, Option<u64>)> {
     Some((result, took))
 }
 
-/// Returns the arguments that are numbers or known operations of futexes; 0 for others, or 128 if
-/// they end with `_PRIVATE`.
+/// Returns the arguments that are numbers or known operations of futexes; 0 for others.
 fn arguments(text: &str) -> [u64; 6] {
     let mut args = [0; 6];
     for (arg, text) in args.iter_mut().zip(text.split(", ")) {
@@ -158,11 +157,15 @@ fn arguments(text: &str) -> [u64; 6] {
     args
 }
 
+/// Returns the number of an operation such as `FUTEX_WAIT_BITSET_PRIVATE|FUTEX_CLOCK_REALTIME`,
+/// with the flag `FUTEX_PRIVATE_FLAG` (128), but without others; 0 for other words.
 fn futex_operation(word: &str) -> u64 {
+    let word = word.split('|').next().unwrap_or_default();
     let (word, private) = word
         .strip_suffix("_PRIVATE")
+        .filter(|word| word.starts_with("FUTEX_"))
         .map_or((word, 0), |word| (word, 128));
-    let operation = match word.split('|').next().unwrap_or_default() {
+    let operation = match word {
         "FUTEX_WAKE" => 1,
         "FUTEX_REQUEUE" => 3,
         "FUTEX_CMP_REQUEUE" => 4,
@@ -271,5 +274,19 @@ mod tests {
         let what = "the line is longer than 44 bytes";
         assert_eq!(problems, [(2, what), (3, what)]);
         assert_eq!((imported.lines, imported.events.len()), (4, 4));
+    }
+
+    #[test]
+    fn only_operations_of_futexes_have_numbers() {
+        for (text, expected) in [
+            ("0x7f, FUTEX_WAKE_PRIVATE, 1) = 1", [0x7f, 129, 1]),
+            (
+                "0x7f, FUTEX_WAIT_BITSET_PRIVATE|FUTEX_CLOCK_REALTIME, 2, NULL",
+                [0x7f, 137, 2],
+            ),
+            ("4096, MAP_PRIVATE, 3) = 0x7f", [4096, 0, 3]),
+        ] {
+            assert_eq!(arguments(text)[..3], expected, "{text}");
+        }
     }
 }
