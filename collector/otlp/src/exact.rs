@@ -33,14 +33,19 @@ fn has_twice(pairs: &[KeyValue]) -> bool {
     keys.len() < pairs.len()
 }
 
-/// Adds a value that JSON does not express exactly to [`EXACT`].
+/// Adds a value that JSON does not express exactly to [`EXACT`]. Another value replaces a former
+/// one of its key, so it removes that one's exact form.
 pub(super) fn note_inexact(attributes: &mut Attributes, key: &str, value: Option<&AnyValue>) {
-    let Some(value) = value.filter(|value| !is_exact(value)) else {
-        return;
-    };
-    let exact = attributes.entry(EXACT).or_insert_with(|| Map::new().into());
-    if let Value::Object(exact) = exact {
-        exact.insert(key.to_owned(), any_json(value));
+    if let Some(value) = value.filter(|value| !is_exact(value)) {
+        let exact = attributes.entry(EXACT).or_insert_with(|| Map::new().into());
+        if let Value::Object(exact) = exact {
+            exact.insert(key.to_owned(), any_json(value));
+        }
+    } else if let Some(Value::Object(exact)) = attributes.get_mut(EXACT) {
+        exact.remove(key);
+        if exact.is_empty() {
+            attributes.remove(EXACT);
+        }
     }
 }
 
@@ -75,4 +80,25 @@ pub fn pairs_json(pairs: &[KeyValue]) -> Value {
         None => json!({"key": pair.key}),
     };
     pairs.iter().map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exact_form_is_that_of_the_last_value() {
+        let mut attributes = Attributes::new();
+        let mut note = |key: &str, kind: AnyKind| {
+            let value = AnyValue { kind: Some(kind) };
+            note_inexact(&mut attributes, key, Some(&value));
+            attributes.get(EXACT).cloned()
+        };
+        let infinity = json!({"doubleValue": "Infinity"});
+        note("twice", AnyKind::Bytes(vec![1]));
+        note("once", AnyKind::Double(f64::INFINITY));
+        let exact = note("twice", AnyKind::Text("text".to_owned()));
+        assert_eq!(exact, Some(json!({"once": infinity})));
+        assert_eq!(note("once", AnyKind::Int(1)), None);
+    }
 }
