@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, Name};
-use stroboscope_analysis::kernel::marker::{Marker, RequestId};
+use stroboscope_analysis::kernel::marker::{HELLO, Marker, RequestId};
 
 /// State of a thread that the filter carries from event to event.
 #[derive(Debug, Default)]
@@ -195,6 +195,7 @@ impl EventFilter {
                         thread.known = true;
                         thread.tid_in_process = args[3] as u32;
                     }
+                    (Some(Marker::Other { kind }), _) if kind >= HELLO => {}
                     (Some(_), _) => thread.tid_in_process = args[3] as u32,
                 }
             }
@@ -253,5 +254,32 @@ mod tests {
                 (6, None)
             ]
         );
+    }
+
+    #[test]
+    fn a_marker_of_an_unknown_kind_is_not_the_second_call_of_a_pair() {
+        let mut filter = EventFilter::new();
+        let getpid = filter.getpid;
+        let mut events = Vec::new();
+        for (ts_ns, args) in [
+            (1, [MARK | 1, 0xa, 0xb, 9, 0, 0]),
+            (2, [MARK | 0x8001, 0, 0, 0, 0, 0]),
+            (3, [MARK | 0x7e, 7, 7, 8, 7, 7]),
+            (4, [MARK | 0x80, 7, 7, 7, 7, 7]),
+            (5, [0xc, 0, 0, 0, 0, 0]),
+        ] {
+            let body = Body::Enter { call: getpid, args };
+            let (cpu, tid) = (0, 5);
+            let event = Event {
+                ts_ns,
+                cpu,
+                tid,
+                body,
+            };
+            filter.push(event, false, |_| 4, &mut events);
+        }
+        let thread = &filter.threads[&5];
+        let state = (thread.request, thread.tid_in_process);
+        assert_eq!(state, (RequestId::new(0xa, 0xb), 8));
     }
 }

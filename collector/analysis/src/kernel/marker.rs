@@ -8,6 +8,9 @@ pub const MARK: u64 = 0x5354_524f_4245_0000;
 /// the first argument of the thread's next `getpid`.
 pub const PAIR: u16 = 0x8000;
 
+/// Kind by which a recorder identifies itself. Markers of lower kinds state the thread's number.
+pub const HELLO: u16 = 0x7f;
+
 /// Trace and span that a thread works for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
@@ -66,11 +69,17 @@ pub enum Marker {
         /// True if the request starts, false if it ends.
         start: bool,
     },
+    /// A marker of a kind without a meaning here, such as [`HELLO`]. It is an ordinary call, but
+    /// not the second call of a pair.
+    Other {
+        /// The kind; never 0.
+        kind: u16,
+    },
 }
 
 impl Marker {
-    /// Decodes the arguments of a `getpid` call. Returns `None` for an ordinary call, and for a
-    /// marker of an unknown kind.
+    /// Decodes the arguments of a `getpid` call. Returns `None` for an ordinary call. Kind 0 is no
+    /// marker.
     #[must_use]
     pub fn decode(args: &[u64; 6]) -> Option<Self> {
         if args[0] & !0xffff != MARK {
@@ -103,7 +112,8 @@ impl Marker {
             7 => Self::LockReleased { lock: args[4] },
             _ if kind == PAIR | 1 => Self::PairFirst { start: true },
             _ if kind == PAIR | 2 => Self::PairFirst { start: false },
-            _ => return None,
+            0 => return None,
+            _ => Self::Other { kind },
         })
     }
 }
@@ -150,7 +160,11 @@ mod tests {
             [MARK | 0x8002, 0, 0, 0, 0, 0],
             Some(Marker::PairFirst { start: false }),
         );
-        check([MARK | 0x7f, 7, 8, 3, 9, 0], None);
+        check(
+            [MARK | 0x7f, 7, 8, 3, 9, 0],
+            Some(Marker::Other { kind: HELLO }),
+        );
+        check([MARK, 7, 8, 3, 9, 0], None);
         check([MARK ^ (1 << 20), 7, 8, 3, 9, 0], None);
         check([0; 6], None);
     }

@@ -249,6 +249,8 @@ pub struct Timeline {
     /// Number of times that an event of a followed thread showed an unrecorded switch. Callers of
     /// [`attribute`](super::attribute()) reset it to 0 if the recording has no switches at all.
     pub implied_switches: u64,
+    /// Number of markers of unknown kinds, as of a newer SDK. They are in `calls`.
+    pub unknown_markers: u64,
 }
 
 impl Timeline {

@@ -124,3 +124,18 @@ fn a_gap_lasts_from_its_first_lost_event_to_its_report() {
     check(OPEN_NS + 600, OPEN_NS + 5_000, true, false);
     check(OPEN_NS + 2_000, OPEN_NS + 5_000, false, false);
 }
+
+#[test]
+fn a_marker_of_an_unknown_kind_is_counted_and_names_no_request() {
+    let getpid = |ts_ns, first| enter(ts_ns, GETPID, [first, 0xa, 0xb, 5, 0, 0]);
+    let events = [
+        getpid(1, MARK | 0x8001),
+        getpid(2, MARK | 0x60),
+        getpid(3, MARK | 0x7f),
+        getpid(4, MARK | 1),
+    ];
+    let timeline = attribute(&events, &[Window::ALWAYS], Architecture::X86_64);
+    let owners = timeline.calls.iter().map(|call| call.owner.trace());
+    assert_eq!(owners.collect::<Vec<_>>(), [None, None, None, Some(0xa)]);
+    assert_eq!(timeline.unknown_markers, 1);
+}

@@ -1,7 +1,7 @@
 //! Handles system calls, including the `getpid` calls that carry markers.
 
 use super::Attribution;
-use crate::kernel::marker::{Marker, RequestId};
+use crate::kernel::marker::{HELLO, Marker, RequestId};
 use crate::kernel::thread::{Pair, ThreadState};
 use crate::kernel::timeline::{LockWait, Owner, SystemCall};
 
@@ -147,6 +147,9 @@ impl Attribution {
             }
             (Some(Marker::PairFirst { start }), _) => {
                 self.thread(tid).pair = Some(Pair { start, call: index });
+            }
+            (Some(Marker::Other { kind }), _) => {
+                self.result.unknown_markers += u64::from(kind != HELLO);
             }
         }
     }

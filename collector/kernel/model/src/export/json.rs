@@ -25,8 +25,8 @@ fn span(owner: Owner) -> Option<String> {
 }
 
 /// Returns a timeline as one JSON object: `windows`, `requests`, `calls_per_request`, `calls`,
-/// `on_cpu`, `off_cpu`, `lock_waits`, `threads`, `gaps`, `implied_switches`. An owner is a trace
-/// id's low half, `null` for no request, or `"unknown"`.
+/// `on_cpu`, `off_cpu`, `lock_waits`, `threads`, `gaps`, `implied_switches`, `unknown_markers`. An
+/// owner is a trace id's low half, `null` for no request, or `"unknown"`.
 #[must_use]
 pub fn json(timeline: &Timeline, clocks: &ClockLog, architecture: Architecture) -> Value {
     let wall = |at_ns: u64| clocks.wall_ns(at_ns);
@@ -60,6 +60,7 @@ pub fn json(timeline: &Timeline, clocks: &ClockLog, architecture: Architecture) 
             "cpu": gap.cpu, "start_ns": wall(gap.start_ns), "end_ns": wall(gap.end_ns),
             "events": gap.counts.total()})).collect()),
         "implied_switches": timeline.implied_switches,
+        "unknown_markers": timeline.unknown_markers,
     })
 }
 

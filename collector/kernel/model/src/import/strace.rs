@@ -199,8 +199,12 @@ fn marker(name: &str, rest: &str) -> Result<Option<[u64; 6]>, &'static str> {
         };
         *arg = value;
     }
-    args[0] = MARK | (args[0] & 0xffff);
-    Ok(Some(args))
+    // A kind has 16 bits. Other numbers are no markers.
+    let kind = u16::try_from(args[0]).ok();
+    Ok(kind.map(|kind| {
+        args[0] = MARK | u64::from(kind);
+        args
+    }))
 }
 
 #[cfg(test)]
@@ -288,5 +292,12 @@ mod tests {
         ] {
             assert_eq!(arguments(text)[..3], expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_marker_has_a_kind_of_16_bits() {
+        let kind = |text| marker("write", text).unwrap().map(|args| args[0] ^ MARK);
+        assert_eq!(kind("-1, \"STROBE 7e 1 2 3 4 5\", 20) = -1"), Some(0x7e));
+        assert_eq!(kind("-1, \"STROBE 10001 1 2 3 4 5\", 23) = -1"), None);
     }
 }
