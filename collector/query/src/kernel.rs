@@ -111,19 +111,8 @@ impl Read {
         if self.windows.is_empty() {
             return None;
         }
-        let mut windows = self.windows.iter().peekable();
-        let mut closed_ns = 0;
-        // Events and windows are both in order of time.
-        self.part.events.retain(|event| {
-            while let Some(closed) = windows.next_if(|window| window.close_ns <= event.ts_ns) {
-                closed_ns = closed.close_ns;
-            }
-            let is_within = windows
-                .peek()
-                .is_some_and(|window| window.open_ns <= event.ts_ns);
-            // Events that were lost in a window may be reported after it.
-            is_within || matches!(event.body, Body::Lost { first_ns, .. } if first_ns < closed_ns)
-        });
+        // An introduction may slightly precede its window, so the events are interpreted before
+        // those outside the windows are removed.
         let has_scheduling = self
             .part
             .events
@@ -137,6 +126,19 @@ impl Read {
             (timeline.on_cpu, timeline.off_cpu, timeline.implied_switches) =
                 (Vec::new(), Vec::new(), 0);
         }
+        let mut windows = self.windows.iter().peekable();
+        let mut closed_ns = 0;
+        // Events and windows are both in order of time.
+        self.part.events.retain(|event| {
+            while let Some(closed) = windows.next_if(|window| window.close_ns <= event.ts_ns) {
+                closed_ns = closed.close_ns;
+            }
+            let is_within = windows
+                .peek()
+                .is_some_and(|window| window.open_ns <= event.ts_ns);
+            // Events that were lost in a window may be reported after it.
+            is_within || matches!(event.body, Body::Lost { first_ns, .. } if first_ns < closed_ns)
+        });
         Some(self.part)
     }
 }
@@ -260,7 +262,43 @@ pub(super) fn each_chunk(
 
 #[cfg(test)]
 mod tests {
+    use stroboscope_analysis::kernel::event::Name;
+
     use super::*;
+
+    #[test]
+    fn an_introduction_shortly_before_its_window_counts() {
+        let event = |ts_ns, body| Event {
+            ts_ns,
+            cpu: 0,
+            tid: 5,
+            body,
+        };
+        let introduction = Body::Thread {
+            trace: 0xa,
+            span: 1,
+            known: true,
+            process: 1,
+            tid_in_process: 0,
+            name: Name::new("t"),
+        };
+        let (call, args) = (0, [0; 6]);
+        let mut reading = Read::default();
+        reading.add(KernelChunk {
+            events: vec![
+                event(999_000, introduction),
+                event(1_000_005, Body::Enter { call, args }),
+            ],
+            windows: vec![Window {
+                open_ns: 1_000_000,
+                close_ns: 2_000_000,
+            }],
+            ..KernelChunk::default()
+        });
+        let part = reading.finish(i64::MIN, i64::MAX).unwrap();
+        assert_eq!(part.timeline.calls[0].owner.trace(), Some(0xa));
+        assert_eq!(part.events.len(), 1);
+    }
 
     #[test]
     fn losses_that_are_reported_after_their_window_stay() {
