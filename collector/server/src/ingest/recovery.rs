@@ -40,7 +40,7 @@ pub(super) fn recovered_agent(
     backlog_bytes_max: u64,
 ) -> Result<(Writer, Forwarder, Arc<IntakeState>), FlushError> {
     let counters = Arc::new(Counters::default());
-    let forwarder = Forwarder::load(data, upstream, counters.clone())?;
+    let mut forwarder = Forwarder::load(data, upstream, counters.clone())?;
     let waiting = forwarder.recover()?;
     let state = IntakeState {
         is_agent: true,

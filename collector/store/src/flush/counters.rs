@@ -37,9 +37,9 @@ pub struct Counters {
     /// Time at which a segment was last flushed or forwarded, in ns since the Unix epoch; 0 for
     /// never.
     pub last_flush_ns: AtomicI64,
-    /// Number of damaged places found in the log. Reading a segment again counts them again.
+    /// Number of damaged places found in the log. Flushing a segment again counts them again.
     pub wal_damage: AtomicU64,
-    /// Number of records in the log that could not be decoded. Reading a segment again counts them
+    /// Number of records in the log that could not be decoded. Flushing a segment again counts them
     /// again.
     pub wal_undecodable: AtomicU64,
     /// Number of OTLP requests stored, of spans or of log records.

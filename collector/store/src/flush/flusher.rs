@@ -222,7 +222,7 @@ impl Flusher {
     /// Returns an error if the segment cannot be read or an object cannot be written.
     pub fn convert(&self, segment: u64) -> Result<ConvertedSegment, FlushError> {
         let path = segment_path(&self.data.wal(), segment);
-        let scan = read_closed(&self.data, segment, &self.counters)?;
+        let scan = read_closed(&self.data, segment, Some(&*self.counters))?;
         let mut ledger = self.checkpoint.ledger.clone();
         let mut rows = Rows::default();
         let received = || {

@@ -45,6 +45,10 @@ pub struct Forwarder {
     checkpoint: Checkpoint,
     /// False while the checkpoint on disk may be an older one.
     is_saved: bool,
+    /// Segments below this number have been read, and their damage is counted.
+    read_below: u64,
+    /// Segments below this number are those of an earlier run, whose invalid batches are counted.
+    recovered_below: u64,
     counters: Arc<Counters>,
     upstream: Box<dyn Upstream>,
 }
@@ -86,6 +90,8 @@ impl Forwarder {
             data: data.clone(),
             directory,
             is_saved: true,
+            read_below: 0,
+            recovered_below: 0,
             counters,
             upstream,
         })
@@ -98,7 +104,7 @@ impl Forwarder {
     /// # Errors
     /// Returns an error if the log cannot be synced or read, or if a forwarded segment cannot be
     /// deleted.
-    pub fn recover(&self) -> Result<WaitingLog, FlushError> {
+    pub fn recover(&mut self) -> Result<WaitingLog, FlushError> {
         let first = self.checkpoint.next_segment;
         let mut waiting = WaitingLog {
             ledger: self.checkpoint.ledger.clone(),
@@ -113,11 +119,12 @@ impl Forwarder {
                 continue;
             }
             sync_closed(&self.data, segment)?;
-            let payloads = read_closed(&self.data, segment, &self.counters)?.payloads;
-            self.enter(&payloads, &mut waiting.ledger);
+            let payloads = self.read(segment)?;
+            self.enter(segment, &payloads, &mut waiting.ledger);
             let bytes = payloads.iter().map(Payload::bytes_in_segment).sum();
             waiting.segments.insert(segment, bytes);
         }
+        self.recovered_below = waiting.next_segment;
         Ok(waiting)
     }
 
@@ -128,11 +135,11 @@ impl Forwarder {
     /// Returns an error from the step that fails. The call may then be repeated.
     pub fn forward(&mut self, segment: u64, until: Instant) -> Result<(), FlushError> {
         if segment >= self.checkpoint.next_segment {
-            let payloads = read_closed(&self.data, segment, &self.counters)?.payloads;
+            let payloads = self.read(segment)?;
             let delivered = self.upstream.deliver(segment, &payloads, until);
             delivered.map_err(FlushError::Upstream)?;
             let mut ledger = self.checkpoint.ledger.clone();
-            self.enter(&payloads, &mut ledger);
+            self.enter(segment, &payloads, &mut ledger);
             if let Some(last) = payloads.last() {
                 ledger.forget_idle(i64::try_from(last.received_ns).unwrap_or(i64::MAX));
             }
@@ -163,8 +170,18 @@ impl Forwarder {
         self.remove(segment)
     }
 
-    /// Enters the batches among these payloads into the ledger.
-    fn enter(&self, payloads: &[Payload], ledger: &mut Ledger) {
+    /// Reads a segment. Counts its damage the first time only: a segment is read at the start and
+    /// for each attempt to deliver it.
+    fn read(&mut self, segment: u64) -> Result<Vec<Payload>, FlushError> {
+        let counters = (segment >= self.read_below).then_some(&*self.counters);
+        let scan = read_closed(&self.data, segment, counters)?;
+        self.read_below = self.read_below.max(segment + 1);
+        Ok(scan.payloads)
+    }
+
+    /// Enters the batches among these payloads of a segment into the ledger. Counts invalid ones,
+    /// except if they were counted at the start.
+    fn enter(&self, segment: u64, payloads: &[Payload], ledger: &mut Ledger) {
         let limits = Limits::default();
         for payload in payloads {
             if payload.kind != PayloadKind::Batch {
@@ -176,6 +193,7 @@ impl Forwarder {
                         ledger.enter(&batch, payload.received_ns);
                     }
                 }
+                Err(_) if segment < self.recovered_below => {}
                 Err(refusal) => {
                     self.counters.wal_undecodable.fetch_add(1, Relaxed);
                     tracing::error!(cause = %refusal, "the log contains an invalid batch");

@@ -3,11 +3,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use stroboscope_fixtures::batches::{EPOCH_NS, batch};
 use stroboscope_fixtures::disk::{Faults, SimDisk};
 use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::disk::IfThere;
 use stroboscope_store::flush::{Counters, Flusher, Forwarder, Upstream};
 use stroboscope_store::ledger::Verdict;
 use stroboscope_store::tables::{Store, StoreTable};
@@ -72,6 +74,20 @@ struct Away;
 impl Upstream for Away {
     fn deliver(&mut self, _: u64, _: &[Payload], _: Instant) -> Result<(), String> {
         Err("it is away".to_owned())
+    }
+}
+
+/// Collector that accepts everything at the second attempt.
+#[derive(Debug, Default)]
+struct Late(u64);
+
+impl Upstream for Late {
+    fn deliver(&mut self, _: u64, _: &[Payload], _: Instant) -> Result<(), String> {
+        self.0 += 1;
+        let is_accepted = self.0 > 1;
+        is_accepted
+            .then_some(())
+            .ok_or_else(|| "it is late".to_owned())
     }
 }
 
@@ -174,7 +190,8 @@ fn the_start_of_an_agent_makes_its_log_durable() {
         simulated.disk.restart_process();
         let verdict = || {
             let counters = Arc::new(Counters::default());
-            let forwarder = Forwarder::load(&simulated.data(), Box::new(Away), counters).unwrap();
+            let mut forwarder =
+                Forwarder::load(&simulated.data(), Box::new(Away), counters).unwrap();
             forwarder.recover().unwrap().ledger.verdict(1, 1)
         };
         let before = verdict();
@@ -212,6 +229,36 @@ fn an_agent_saves_a_checkpoint_that_failed_before() {
             "{is_full}"
         );
         assert_eq!((waiting.segments.len(), waiting.next_segment), (0, 1));
+    }
+}
+
+/// An agent reads a segment at its start and for each attempt to deliver it.
+#[test]
+fn an_agent_counts_damage_once() {
+    for is_restarted in [true, false] {
+        let simulated = Simulated::new(1);
+        let invalid = Payload {
+            bytes: vec![0xff],
+            ..of_batch(0)
+        };
+        simulated.log(0, &[vec![invalid]]);
+        let data = simulated.data();
+        let path = data.wal().join("0000000000.wal");
+        let mut bytes = data.disk().read(&path).unwrap();
+        bytes[0] ^= 1;
+        let mut file = data.disk().create(&path, IfThere::Empty).unwrap();
+        file.append(&bytes).unwrap();
+        let counters = Arc::new(Counters::default());
+        let upstream = Box::new(Late::default());
+        let mut forwarder = Forwarder::load(&data, upstream, counters.clone()).unwrap();
+        if is_restarted {
+            forwarder.recover().unwrap();
+        }
+        assert!(forwarder.forward(0, Instant::now()).is_err());
+        forwarder.forward(0, Instant::now()).unwrap();
+        let counted = [&counters.wal_damage, &counters.wal_undecodable];
+        let counted = counted.map(|count| count.load(Relaxed));
+        assert_eq!(counted, [1, 1], "{is_restarted}");
     }
 }
 
