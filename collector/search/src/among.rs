@@ -95,19 +95,24 @@ pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &SharedProperty, b: u
     match (own(unit, a, shared), own(unit, b, shared)) {
         (Some(a), Some(b)) => (a == b).into(),
         (own_a, own_b) => {
-            // A span may have had a value that was not recorded.
-            let may = |is_said: bool, place: usize| is_said || unit.may_have_more(place);
+            let may = |is_said: bool, place: usize| is_said || may_be_missing(unit, place, shared);
             Truth::from_bounds(false, may(own_a.is_some(), a) && may(own_b.is_some(), b))
         }
     }
 }
 
+/// Reports whether a span may have had a value that was not recorded, if none is known.
+fn may_be_missing(unit: &Unit<'_>, place: usize, shared: &SharedProperty) -> bool {
+    let is_unseen = |field| matches!(unit.said(place, field), FieldReading::Unseen);
+    unit.may_have_more(place)
+        || matches!(shared, SharedProperty::Attribute(field) if is_unseen(field))
+}
+
 /// Reports whether a span lacks a required value, perhaps because it was not recorded.
 pub(super) fn is_unsure(unit: &Unit<'_>, place: usize, shared: &[SharedProperty]) -> bool {
-    unit.may_have_more(place)
-        && shared
-            .iter()
-            .any(|shared| own(unit, place, shared).is_none())
+    shared
+        .iter()
+        .any(|shared| own(unit, place, shared).is_none() && may_be_missing(unit, place, shared))
 }
 
 impl Groups {

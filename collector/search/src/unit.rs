@@ -43,6 +43,13 @@ pub(super) struct UnitSpan<'a> {
     pub(super) attributes: (u32, u32),
 }
 
+impl UnitSpan<'_> {
+    /// Reports whether the start or the end was not recorded.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut_open || self.end.from_ns != self.end.to_ns
+    }
+}
+
 /// Record of a span, a kernel event or a log event. A log event takes no time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum UnitRecord<'a> {

@@ -140,8 +140,8 @@ fn duration(low: i64, high: i64) -> FieldReading<'static> {
 fn said_or_unseen<'a>(said: Option<&'a str>, span: &UnitSpan<'_>) -> FieldReading<'a> {
     match said {
         Some(text) => FieldReading::Text(text),
-        // A span that began before the recording may have had the value then.
-        None if span.is_cut_open => FieldReading::Unseen,
+        // A span may have had the value before the recording, or got it afterwards.
+        None if span.is_cut() => FieldReading::Unseen,
         None => FieldReading::Nothing,
     }
 }

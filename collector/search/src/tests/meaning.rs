@@ -145,6 +145,26 @@ fn what_is_cut_off_is_unknown() {
         Truth::Unknown,
         &[],
     );
+    // The whole span may also have attributes that were recorded later.
+    say(&mut records, 2, "bytes", "9");
+    check(
+        &records,
+        r#"{ name = "b" && .bytes = nil }"#,
+        Truth::Unknown,
+        &[2],
+    );
+    check(
+        &records,
+        r#"{ name = "a" && .block = nil }"#,
+        Truth::True,
+        &[1],
+    );
+    check(
+        &records,
+        r#"{ name = "a" } then { name = "b" } with the same .bytes"#,
+        Truth::Unknown,
+        &[1, 2],
+    );
     // Both spans may have occurred after the end of the recording. Within the recorded time, the
     // result is certain.
     check(
