@@ -73,7 +73,8 @@ impl Unit<'_> {
             Formula::Or(a, b) => both(a, b, Truth::or),
             Formula::Implies(a, b) => both(a, b, |a, b| (!a).or(b)),
             Formula::Pair(a, relation, b) => {
-                let (own, other) = (self.evaluate(a), self.evaluate_where(b, Truth::False));
+                let of = |operand: &Formula| self.evaluate_where(operand, Truth::False);
+                let (own, other) = (of(a), of(b));
                 self.pairs(&own, relation, &other, b.names_kernel())
             }
             Formula::Some(when, inner) => {

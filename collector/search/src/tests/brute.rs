@@ -25,7 +25,11 @@ pub(super) fn evaluate(unit: &Unit<'_>, formula: &Formula, place: usize) -> Trut
                 is_related.and(evaluate(unit, b, other))
             };
             let seen = of(b).map(one).fold(Truth::False, Truth::or);
-            here(a).and(seen.or(unit.unseen_partner(place, relation, b.names_kernel())))
+            let own = match unit.is_looked_at(place, a.names_kernel()) {
+                true => here(a),
+                false => Truth::False,
+            };
+            own.and(seen.or(unit.unseen_partner(place, relation, b.names_kernel())))
         }
         Formula::Some(when, inner) => {
             let one = |other: usize| {

@@ -6,7 +6,7 @@ use stroboscope_analysis::record::{
     AttributeRecord, HostClock, RecordOwner, SpanFlags, SpanRecord, TraceRecords,
 };
 
-use crate::{Truth, Unit, parse};
+use crate::{KernelEvent, KernelKind, Truth, Unit, parse};
 
 /// Returns a request on host `h` with these spans, given as (name, start, end) in ms. The first
 /// span is the parent of the others.
@@ -224,6 +224,41 @@ fn an_order_within_the_clocks_resolution_is_unknown() {
             check(&records, order, truth, &[1, 2]);
         }
     }
+}
+
+#[test]
+fn operands_that_do_not_name_the_kernel_match_only_spans() {
+    let records = request(&[("page", 0, 10)]);
+    let call = |start_ms: i64| KernelEvent {
+        kind: KernelKind::SystemCall,
+        name: "read".into(),
+        host: "h".into(),
+        span_id: 1,
+        start_ns: start_ms * 1_000_000,
+        end_ns: (start_ms + 1) * 1_000_000,
+        is_cut_open: false,
+        is_cut_close: false,
+        attributes: Vec::new(),
+    };
+    let calls = [call(1), call(3)];
+    let events = calls.iter().map(|call| (0, call));
+    let unit = Unit::of_request(&records, false).with_kernel(events, true);
+    let check = |formula: &str, expected: Truth| {
+        let formula = parse(formula).expect("a formula");
+        assert_eq!(unit.of_whole(&formula), expected);
+    };
+    check(
+        r#"not { name = "page" } then { kernel = syscall }"#,
+        Truth::False,
+    );
+    check(
+        "{ kernel = syscall } then { kernel = syscall }",
+        Truth::True,
+    );
+    check(
+        r#"{ name = "page" } overlaps { kernel = syscall }"#,
+        Truth::True,
+    );
 }
 
 #[test]
