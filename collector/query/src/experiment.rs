@@ -142,6 +142,7 @@ pub fn experiment(
     let mut all = PartRequests::default();
     found.into_iter().for_each(|part| all.merge(part));
     all.check(source, selection, settings)?;
-    let bursts = super::recorded::bursts(read_batches(source.store())?, &notes.sampling)?;
+    let batches = super::recorded::without_always_on(read_batches(source.store())?);
+    let bursts = super::recorded::bursts(batches, &notes.sampling)?;
     Ok(all.judge(settings, &bursts, notes))
 }

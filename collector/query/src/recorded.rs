@@ -166,6 +166,20 @@ pub(super) fn bursts(
     Ok(merged(intervals))
 }
 
+/// Removes the windows of recordings that were always on. They are no bursts: only restarts and lost
+/// batches divide them.
+pub(super) fn without_always_on(
+    batches: impl Iterator<Item = BatchRead>,
+) -> impl Iterator<Item = BatchRead> {
+    batches.map(|mut batch| {
+        let always_on = BurstConfig::ALWAYS_ON.bits();
+        batch
+            .windows
+            .retain(|window| window.burst_config != always_on);
+        batch
+    })
+}
+
 fn windows_of(batches: impl Iterator<Item = BatchRead>) -> Intervals {
     let windows = batches.flat_map(|batch| {
         let windows = batch.windows.into_iter();
@@ -276,6 +290,18 @@ mod tests {
         assert_eq!(recorded.services["web"], 2);
         // Both ran from 0 to 200. They recorded 18 together, out of 30 that either recorded.
         assert_eq!(recorded.window_overlap, Some(18.0 / 30.0));
+    }
+
+    #[test]
+    fn windows_that_are_always_on_are_no_bursts() {
+        let mut always = batch(1, 0, &[(0, 10), (40, 50)], 0);
+        always
+            .windows
+            .iter_mut()
+            .for_each(|window| window.burst_config = 0);
+        let batches = [always, batch(2, 0, &[(44, 48)], 0)].into_iter();
+        let bursts = bursts(without_always_on(batches), &SamplingNotes::default()).unwrap();
+        assert_eq!(bursts, [(44, 48)]);
     }
 
     #[test]
