@@ -2,7 +2,7 @@
 //! within windows. Like the eBPF programs, it introduces each thread at its first event of a
 //! window, but regards windows without an event in between as one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, Name};
@@ -27,8 +27,8 @@ pub(crate) struct EventFilter {
     threads: HashMap<u32, CarriedThread>,
     window: u64,
     was_open: bool,
-    /// Instant from which all threads are introduced again, in monotonic ns.
-    again_ns: Option<u64>,
+    /// Instants from which all threads are introduced again, in monotonic ns, in order.
+    again_ns: VecDeque<u64>,
 }
 
 impl EventFilter {
@@ -41,13 +41,13 @@ impl EventFilter {
             threads: HashMap::new(),
             window: 0,
             was_open: false,
-            again_ns: None,
+            again_ns: VecDeque::new(),
         }
     }
 
     /// Introduces each thread again at its first event from `from_ns` on (monotonic ns).
     pub(crate) fn introduce_again(&mut self, from_ns: u64) {
-        self.again_ns = Some(from_ns);
+        self.again_ns.push_back(from_ns);
     }
 
     /// Processes the next event in order of time. If the gate is open, or if the event reports
@@ -65,12 +65,10 @@ impl EventFilter {
         if is_open && !self.was_open || matches!(event.body, Body::Lost { .. }) {
             self.window += 1;
         }
-        if self
-            .again_ns
-            .is_some_and(|again_ns| again_ns <= event.ts_ns)
-        {
+        let is_due = |again_ns: &u64| *again_ns <= event.ts_ns;
+        while self.again_ns.front().is_some_and(is_due) {
+            self.again_ns.pop_front();
             self.window += 1;
-            self.again_ns = None;
         }
         self.was_open = is_open;
         let (mut event, mut second) = (event, None);
@@ -256,6 +254,15 @@ mod tests {
         );
     }
 
+    fn enter(ts_ns: u64, call: u32, args: [u64; 6]) -> Event {
+        Event {
+            ts_ns,
+            cpu: 0,
+            tid: 5,
+            body: Body::Enter { call, args },
+        }
+    }
+
     #[test]
     fn a_marker_of_an_unknown_kind_is_not_the_second_call_of_a_pair() {
         let mut filter = EventFilter::new();
@@ -268,18 +275,26 @@ mod tests {
             (4, [MARK | 0x80, 7, 7, 7, 7, 7]),
             (5, [0xc, 0, 0, 0, 0, 0]),
         ] {
-            let body = Body::Enter { call: getpid, args };
-            let (cpu, tid) = (0, 5);
-            let event = Event {
-                ts_ns,
-                cpu,
-                tid,
-                body,
-            };
-            filter.push(event, false, |_| 4, &mut events);
+            filter.push(enter(ts_ns, getpid, args), false, |_| 4, &mut events);
         }
         let thread = &filter.threads[&5];
         let state = (thread.request, thread.tid_in_process);
         assert_eq!(state, (RequestId::new(0xa, 0xb), 8));
+    }
+
+    #[test]
+    fn introduces_again_from_each_instant_on() {
+        let mut filter = EventFilter::new();
+        let mut events = Vec::new();
+        filter.push(enter(1, 0, [0; 6]), true, |_| 4, &mut events);
+        filter.introduce_again(2);
+        filter.introduce_again(4);
+        for ts_ns in [3, 5, 6] {
+            filter.push(enter(ts_ns, 0, [0; 6]), true, |_| 4, &mut events);
+        }
+        let is_introduction = |event: &&Event| matches!(event.body, Body::Thread { .. });
+        let introduced = events.iter().filter(is_introduction);
+        let introduced: Vec<u64> = introduced.map(|event| event.ts_ns).collect();
+        assert_eq!(introduced, [1, 3, 5]);
     }
 }
