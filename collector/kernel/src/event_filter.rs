@@ -8,6 +8,9 @@ use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, Name};
 use stroboscope_analysis::kernel::marker::{HELLO, Marker, RequestId};
 
+/// Kernel's task states of a thread that has ended.
+const ENDED: u8 = 0x30;
+
 /// State of a thread that the filter carries from event to event.
 #[derive(Debug, Default)]
 struct CarriedThread {
@@ -79,6 +82,8 @@ impl EventFilter {
             Body::Lost { .. } => {
                 for thread in self.threads.values_mut() {
                     thread.known = false;
+                    // The second call of the pair may be lost.
+                    thread.pair = None;
                 }
             }
             Body::Switch {
@@ -197,8 +202,12 @@ impl EventFilter {
                     (Some(_), _) => thread.tid_in_process = args[3] as u32,
                 }
             }
-            // The kernel may reuse the thread's number.
+            // The kernel may reuse the thread's number. The last event of a thread is a switch,
+            // after the end.
             Body::TaskExit { .. } => _ = self.threads.remove(&event.tid),
+            Body::Switch { state, .. } if state & ENDED != 0 => {
+                self.threads.remove(&event.tid);
+            }
             _ => {}
         }
     }
@@ -207,6 +216,7 @@ impl EventFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stroboscope_analysis::kernel::event::LossCounts;
     use stroboscope_analysis::kernel::marker::MARK;
 
     #[test]
@@ -296,5 +306,52 @@ mod tests {
         let introduced = events.iter().filter(is_introduction);
         let introduced: Vec<u64> = introduced.map(|event| event.ts_ns).collect();
         assert_eq!(introduced, [1, 3, 5]);
+    }
+
+    #[test]
+    fn a_reused_number_is_a_new_thread() {
+        let mut filter = EventFilter::new();
+        let mut events = Vec::new();
+        let end = |ts_ns, body| Event {
+            body,
+            ..enter(ts_ns, 0, [0; 6])
+        };
+        let switch = Body::Switch {
+            state: 0x20,
+            process: 0,
+            name: Name::default(),
+            next: 6,
+            next_process: 0,
+            next_name: Name::default(),
+        };
+        filter.push(enter(1, 0, [0; 6]), true, |_| 4, &mut events);
+        let exit = end(2, Body::TaskExit { process: 0 });
+        filter.push(exit, true, |_| 0, &mut events);
+        filter.push(end(3, switch), true, |_| 0, &mut events);
+        assert!(!filter.threads.contains_key(&5));
+        events.clear();
+        filter.push(enter(4, 0, [0; 6]), true, |_| 8, &mut events);
+        let Some(Body::Thread { process, .. }) = events.first().map(|event| event.body) else {
+            panic!("no introduction: {events:?}");
+        };
+        assert_eq!(process, 8);
+    }
+
+    #[test]
+    fn a_pair_does_not_span_a_gap() {
+        let mut filter = EventFilter::new();
+        let (getpid, mut events) = (filter.getpid, Vec::new());
+        let lost = Event {
+            body: Body::Lost {
+                first_ns: 1,
+                counts: LossCounts::default(),
+            },
+            ..enter(2, 0, [0; 6])
+        };
+        let first = enter(1, getpid, [MARK | 0x8001, 0, 0, 0, 0, 0]);
+        for event in [first, lost, enter(3, getpid, [0xbad; 6])] {
+            filter.push(event, true, |_| 4, &mut events);
+        }
+        assert_eq!(filter.threads[&5].request, None);
     }
 }
