@@ -115,6 +115,13 @@ fn the_text_has_a_row_for_the_queue() {
     let after = text.split_once("Spans that it links to").unwrap().1;
     assert_eq!(after.trim_end(), EXPECTED.trim(), "{text}");
     check(directory.path(), &["critical-path", "--follow-links"], 2);
+    let (full, _) = check(
+        directory.path(),
+        &[&batch[..], &["--full-names"]].concat(),
+        0,
+    );
+    // The link's producer, and its two segments on the path.
+    assert_eq!(full.matches(&format!("{:032x}", 3)).count(), 3, "{full}");
 }
 
 const EXPECTED: &str = "

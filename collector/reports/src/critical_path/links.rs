@@ -8,7 +8,7 @@ use stroboscope_query::{
 };
 use stroboscope_render::humanise::{counted, duration};
 use stroboscope_render::rows;
-use stroboscope_render::show::{Doc, SegmentName, short_request};
+use stroboscope_render::show::{Doc, SegmentName};
 
 use crate::study::NamedInference;
 
@@ -72,7 +72,7 @@ rows! {
         true => (&row.consumer, &row.producer),
         false => (&row.producer, &row.consumer),
     }; }
-    request: Text, "request" = short_request(&other.trace_id);
+    request: Request, "request" = other.trace_id.as_str();
     operation: Text, "span" = other.operation.as_str();
     root: Text, "of" = other.root.as_str();
     own: Text, "own span" = own.operation.as_str();
@@ -180,7 +180,7 @@ struct AcrossRow {
 
 rows! {
     AcrossRow as row, "across": "A segment of a critical path across requests, or the time in a queue.";
-    request: Text, "request" = row.request.as_str();
+    request: Request, "request" = row.request.as_str();
     what: Text, "segment" = row.what.as_str();
     from_ns: DurationNs, "from" = row.from_ns as f64;
     duration_ns: DurationNs, "takes" = row.duration_ns as f64;
@@ -260,9 +260,8 @@ impl AcrossRow {
         start_ns: i64,
         known: NamedInference<'_>,
     ) -> Vec<Self> {
-        let request = short_request(&of.label);
         let row = |what: String, at_ns: i64, duration_ns, wait_ns| Self {
-            request: request.to_owned(),
+            request: of.label.clone(),
             what,
             from_ns: at_ns.abs_diff(start_ns),
             duration_ns,
