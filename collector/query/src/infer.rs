@@ -89,7 +89,7 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
         let none = &AttributeKeys::none();
         (observed, ()) = observe(source, selection, settings, (&clocks, whole), (none, || ()))?;
     }
-    let inference = observed.conclude(clocks, settings, source.root())?;
+    let inference = observed.conclude(clocks, settings, (source.root(), source.filter()))?;
     let kept = source
         .memory()
         .keep_model(KEPT_FORMS * inference.model.bytes());

@@ -151,6 +151,7 @@ impl PassResult {
 
     /// Concludes the inference from the results for all traces. `clocks` is the alignment by all
     /// evidence. `root` is the root operation whose requests were selected; `None` for all.
+    /// `filter` is the text of the filter's formula; empty without a filter.
     ///
     /// # Errors
     /// Fails if there are traces but none is complete, or none has the selected root operation.
@@ -158,7 +159,7 @@ impl PassResult {
         self,
         clocks: Alignment,
         settings: &InferSettings,
-        root: Option<&str>,
+        (root, filter): (Option<&str>, &str),
     ) -> Result<Inference, QueryError> {
         let impossible = self.clocks.impossible();
         let Self {
@@ -180,6 +181,10 @@ impl PassResult {
             let nearest = nearest(root, known.iter().copied());
             let none = QueryError::NoSuchRoot {
                 root: root.to_owned(),
+                filter: match filter {
+                    "" => String::new(),
+                    formula => format!(" that satisfies --where '{formula}'"),
+                },
                 nearest: nearest.map_or_else(String::new, |name| format!(" (is it {name}?)")),
                 known: known[..known.len().min(ROOTS_NAMED)].join(", "),
             };

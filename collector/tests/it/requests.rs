@@ -282,6 +282,17 @@ fn a_job_is_not_in_the_users_latency() {
             .iter()
             .all(|s| s["task"].as_str().unwrap().starts_with("shop:cart"))
     );
+    let filtered = [
+        "slack",
+        "--root",
+        "shop:cart",
+        "--where",
+        r#"{ name = "none" }"#,
+    ];
+    let (_, error) = check(directory.path(), &filtered, 2);
+    let named =
+        r#"no request that satisfies --where '{ name = "none" }' has the root operation shop:cart"#;
+    assert!(error.contains(named), "{error}");
     let (_, error) = check(directory.path(), &["slack", "--root", "shop:nosuch"], 2);
     assert!(
         error.contains("shop:nosuch") && error.contains("there are: shop:checkout, shop:cart"),

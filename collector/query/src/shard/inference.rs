@@ -164,7 +164,8 @@ pub fn merge_parts(
         series.finish(&seen.model);
         seen.convergence = series.points().to_vec();
     }
-    let inference = seen.conclude(clocks, &infer_settings, head.settings.root())?;
+    let chosen = (head.settings.root(), head.settings.filter());
+    let inference = seen.conclude(clocks, &infer_settings, chosen)?;
     if inference.notes.traces == 0 {
         let none = QueryError::NoneInRange(facts.directory);
         return Err(none.with_damage(&inference.notes.damage).into());
