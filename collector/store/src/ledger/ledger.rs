@@ -79,9 +79,9 @@ impl Ledger {
     }
 
     /// Reports whether a batch that is not entered yet has new information: a record, a loss, a
-    /// clock step, a changed burst-config, or an unknown process. Other batches may report known
-    /// losses, loads, provenance logs, the clock's state, the process's end, and windows without
-    /// records.
+    /// clock step, a changed burst-config or the first one known, or an unknown process. Other
+    /// batches may report known losses, loads, provenance logs, the clock's state, the process's
+    /// end, and windows without records.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
         let Some(known) = self.entries.get(&batch.incarnation()) else {
@@ -96,9 +96,12 @@ impl Ledger {
                 < loss.records
         };
         let batch_said = batch.batch();
-        let is_other = |known: ReportedConfig| known.burst_config != batch_said.burst_config;
+        // Batches may come out of order.
+        let is_change = |known: ReportedConfig| {
+            known.sequence < batch.sequence() && known.burst_config != batch_said.burst_config
+        };
         batch.records() > 0
-            || known.config.is_some_and(is_other)
+            || known.config.is_none_or(is_change)
             || !batch_said.clock_steps.is_empty()
             || batch_said.losses.iter().any(is_more)
     }

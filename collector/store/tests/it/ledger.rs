@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use stroboscope_proto::v1::{Batch, ClockStep, Loss, LossCause};
 use stroboscope_store::decode::CheckedBatch;
 use stroboscope_store::disk::LocalDisk;
-use stroboscope_store::ledger::{Checkpoint, CheckpointError, Ledger, Ranges, Verdict};
+use stroboscope_store::ledger::{
+    Checkpoint, CheckpointError, Ledger, LedgerEntry, Ranges, Verdict,
+};
 use stroboscope_store::limits::{INCARNATION_IDLE_NS_MAX, Limits};
 
 use stroboscope_fixtures::batches;
@@ -162,7 +164,17 @@ fn news_is_what_a_process_had_not_said() {
     // This batch reports a total of 4 lost records.
     enter(&mut ledger, 9, 4, batches::EPOCH_NS);
     check(&ledger, &|_| {}, false);
-    check(&ledger, &|batch| batch.burst_config ^= 1, true);
+    let change = |batch: &mut Batch| batch.burst_config ^= 1;
+    check(&ledger, &change, false);
+    let change_later = |batch: &mut Batch| {
+        change(batch);
+        batch.sequence = 5;
+    };
+    check(&ledger, &change_later, true);
+    // A ledger that was rebuilt from the tables does not know the burst-config.
+    let mut rebuilt = Ledger::default();
+    rebuilt.enter_stored(9, 4, LedgerEntry::default());
+    check(&rebuilt, &|_| {}, true);
     check(&ledger, &|batch| batch.losses = vec![loss(4)], false);
     check(&ledger, &|batch| batch.losses = vec![loss(5)], true);
     check(
