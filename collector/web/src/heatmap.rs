@@ -73,6 +73,13 @@ impl Plot<'_> {
         self.edges_ns.get(band).copied().unwrap_or(u64::MAX)
     }
 
+    /// Returns the durations of a band, from the first up to the second, exclusive. The lowest band
+    /// also holds durations of 0.
+    fn band_ns(&self, band: usize) -> (u64, u64) {
+        let from_ns = if band == 0 { 0 } else { self.edge_ns(band) };
+        (from_ns, self.edge_ns(band + 1))
+    }
+
     fn end_ns(&self) -> i64 {
         self.map.column_from_ns(self.map.columns)
     }
@@ -161,7 +168,7 @@ impl Plot<'_> {
             self.map.column_from_ns(cell.column),
             self.map.column_from_ns(cell.column + 1),
         );
-        let (min_ns, max_ns) = (self.edge_ns(cell.band), self.edge_ns(cell.band + 1));
+        let (min_ns, max_ns) = self.band_ns(cell.band);
         let depth = cell.requests.estimate().ln_1p() / most.ln_1p();
         let level = ((depth * LEVELS.len() as f64).ceil() as usize).clamp(1, LEVELS.len()) - 1;
         let said = format!(
@@ -338,7 +345,7 @@ impl Plot<'_> {
             if requests == 0 {
                 continue;
             }
-            let (min_ns, max_ns) = (self.edge_ns(band), self.edge_ns(band + 1));
+            let (min_ns, max_ns) = self.band_ns(band);
             html.markup("<tr><td data-label=\"from\" data-value=\"")
                 .shown(min_ns)
                 .markup("\">")
@@ -424,13 +431,11 @@ mod tests {
     use stroboscope_analysis::record::TraceId;
     use stroboscope_analysis::sampling::Weight;
 
-    #[test]
-    fn each_part_leads_to_its_requests() {
-        let edges = band_edges_ns();
-        let band = edges.iter().position(|edge| *edge == 1_000_000).unwrap();
+    /// Returns a heatmap of seven requests in this band.
+    fn map_of(band: usize) -> Heatmap {
         let mut one = WeightedCount::default();
         one.count(Weight::ONE);
-        let map = Heatmap {
+        Heatmap {
             from_ns: 1_700_000_000_000_000_000,
             column_ns: 1 << 30,
             columns: 3,
@@ -440,7 +445,22 @@ mod tests {
                 requests: (0..7).map(|_| one).sum(),
                 example: TraceId(1),
             }],
-        };
+        }
+    }
+
+    #[test]
+    fn the_lowest_band_leads_to_requests_without_duration() {
+        let page = heatmap(&map_of(0), &[], None).into_string();
+        let link = format!("min=0&amp;max={}", band_edges_ns()[1]);
+        // The cell's and the table's.
+        assert_eq!(page.matches(&link).count(), 2, "{page}");
+    }
+
+    #[test]
+    fn each_part_leads_to_its_requests() {
+        let edges = band_edges_ns();
+        let band = edges.iter().position(|edge| *edge == 1_000_000).unwrap();
+        let map = map_of(band);
         let page = heatmap(
             &map,
             &[
