@@ -119,7 +119,8 @@ async fn reading<T: Send + 'static>(
 async fn list(State(site): State<Site>, scope: Scope, RawQuery(query): RawQuery) -> Response {
     let asked = ListQuery::of(&query.unwrap_or_default());
     let mut head = Head::new("Traces", "/traces", &scope, RangeUse::RangeAndRoot);
-    "Requests, the slowest first. Each links to its timeline.".clone_into(&mut head.about);
+    let first = asked.first();
+    head.about = format!("Requests, the {first} first. Each links to its timeline.");
     head.before = form(&asked, &scope);
     let wanted = match scope.check().and(asked.wanted()) {
         Ok(wanted) => wanted,

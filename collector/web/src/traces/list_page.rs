@@ -87,6 +87,14 @@ impl ListQuery {
         ]
     }
 
+    /// Returns the kind of requests that come first.
+    pub(super) fn first(&self) -> &'static str {
+        match &*self.order {
+            "latest" => "latest",
+            _ => "slowest",
+        }
+    }
+
     /// Converts the query to a search. Returns an error if a field is invalid.
     pub(super) fn wanted(&self) -> Result<RequestsWanted, String> {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());

@@ -233,6 +233,13 @@ fn the_list_is_of_the_slowest_first_and_goes_on() {
             );
         }
         assert_eq!(listed, expected);
+        for (query, first) in [
+            ("", "the slowest first"),
+            ("?order=latest", "the latest first"),
+        ] {
+            let (text, _) = read(&ask(&directory, &format!("/traces{query}")).await.text());
+            assert!(text.contains(first), "{text}");
+        }
         let (text, links) = read(&ask(&directory, "/traces?service=store&min=1s").await.text());
         assert!(
             !links.iter().any(|link| link.starts_with("/traces/")),
