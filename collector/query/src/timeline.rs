@@ -2,6 +2,7 @@
 //! et al., NSDI 2018, §3.3.2).
 
 mod spans;
+mod summaries;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use stroboscope_store::tables::{
     ANALYSED_RECORD_BYTES, AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader,
     list_kernel, read_batches,
 };
+use summaries::HostSummaries;
 
 /// Maximum part of a burst that is shown, in ns.
 const ALWAYS_ON_SHOWN_NS: i64 = 1_000_000_000;
@@ -410,7 +412,7 @@ fn requests_between(
 pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     let mut overview = KernelOverview::default();
     let mut lost: BTreeMap<u128, LossCounts> = BTreeMap::new();
-    let mut of_request: BTreeMap<u64, (String, RequestSummary)> = BTreeMap::new();
+    let mut of_request = HostSummaries::default();
     let mut windows: Vec<(i64, i64)> = Vec::new();
     let (mut sums, mut locks) = (SpanSums::default(), LockSums::default());
     let mut progress = source
@@ -436,12 +438,10 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
             );
             overview.architecture = part.architecture;
             sums.observe(&part.timeline, part.architecture);
-            locks.observe(&Arc::from(&*part.host), &part.timeline, wall);
+            let host: Arc<str> = Arc::from(&*part.host);
+            locks.observe(&host, &part.timeline, wall);
             for summary in requests(&part.timeline, part.architecture) {
-                match of_request.get_mut(&summary.trace) {
-                    Some((host, known)) => known.merge(&summary, *host == part.host),
-                    None => _ = of_request.insert(summary.trace, (part.host.clone(), summary)),
-                }
+                of_request.add(&host, summary);
             }
         },
     )?;
@@ -450,10 +450,7 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     }
     overview.recordings = lost.len();
     overview.lost = lost.values().map(LossCounts::total).sum();
-    overview.requests = of_request
-        .into_values()
-        .map(|(_, summary)| summary)
-        .collect();
+    overview.requests = of_request.into_requests();
     let at_locks = locks.spans();
     let requests = overview.requests.iter().map(|request| request.trace);
     let requests = requests.chain(at_locks.iter().map(|span| span.trace));
