@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { pathToFileURL } from "node:url";
 
 const module = (name) => import(pathToFileURL(`${process.argv[2]}/${name}.js`).href);
-const { NONE, lanesOf, tickTexts } = await module("timeline-columns");
+const { NONE, duration, lanesOf, tickTexts } = await module("timeline-columns");
 const { SPAN_ROW, kernelRows, layOut, rowName, spanAt } = await module("timeline-rows");
 const { NEXT_KERNEL, read, written } = await module("timeline-state");
 
@@ -72,6 +72,9 @@ assert.deepEqual([at(20).kernel, at(20).details], ["spans", true]);
 assert.deepEqual(at(500), read(""));
 assert.deepEqual(read("#at=soon", timed), read(""));
 assert.equal(read("#span=c&at=1795537558434944993", timed).span, "c");
+
+// Durations round to the next unit.
+assert.deepEqual([999.6, 999_600, 999_600_000].map(duration), ["1.00\u00a0µs", "1.00\u00a0ms", "1.00\u00a0s"]);
 
 // Ticks of an axis read differently, however far it is zoomed in.
 assert.deepEqual(tickTexts([0, 5e6, 1e7], 5e6), ["0\u00a0ns", "5\u00a0ms", "10\u00a0ms"]);

@@ -13,7 +13,7 @@ const whole = (text) => BigInt((text ?? "0").split(".")[0] || "0");
 function duration(ns) {
     const value = Number(ns);
     if (value < 1e3) return `${value}\u00a0ns`;
-    const [scaled, unit] = value < 1e6 ? [value / 1e3, "µs"] : value < 1e9 ? [value / 1e6, "ms"] : [value / 1e9, "s"];
+    const [scaled, unit] = value < 999.5e3 ? [value / 1e3, "µs"] : value < 999.5e6 ? [value / 1e6, "ms"] : [value / 1e9, "s"];
     return `${scaled.toFixed(scaled < 10 ? 2 : scaled < 100 ? 1 : 0)}\u00a0${unit}`;
 }
 

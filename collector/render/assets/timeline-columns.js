@@ -320,8 +320,8 @@ export function idOf(trace, span) {
  */
 export function duration(ns) {
     const size = Math.abs(ns);
-    if (size < 1e3) return `${ns.toFixed(0)}\u00a0ns`;
-    const [scaled, unit] = size < 1e6 ? [ns / 1e3, "µs"] : size < 1e9 ? [ns / 1e6, "ms"] : [ns / 1e9, "s"];
+    if (size < 999.5) return `${ns.toFixed(0)}\u00a0ns`;
+    const [scaled, unit] = size < 999.5e3 ? [ns / 1e3, "µs"] : size < 999.5e6 ? [ns / 1e6, "ms"] : [ns / 1e9, "s"];
     const decimals = Math.abs(scaled) < 10 ? 2 : Math.abs(scaled) < 100 ? 1 : 0;
     return `${scaled.toFixed(decimals)}\u00a0${unit}`;
 }

@@ -61,8 +61,8 @@ pub fn axis_text(number: f64, kind: Kind) -> String {
 fn count_text(count: f64) -> String {
     match count.abs() {
         small if small < 9.5 && small.fract() > 0.05 => format!("{count:.1}"),
-        small if small < 1e4 => format!("{count:.0}"),
-        thousands if thousands < 1e6 => format!("{:.0}k", count / 1e3),
+        small if small < 9_999.5 => format!("{count:.0}"),
+        thousands if thousands < 999.5e3 => format!("{:.0}k", count / 1e3),
         _ => format!("{:.1}M", count / 1e6),
     }
 }
@@ -308,6 +308,8 @@ fn graph_lines(graph: &Graph) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::figure::{Axis, GraphEdge, GraphNode, StackPart, TimelineRow};
     use super::*;
 
@@ -316,6 +318,22 @@ mod tests {
         let said = lines(&drawing.into(), Some(width));
         assert_eq!(said, expected, "\n{}", said.join("\n"));
         assert!(said.iter().all(|line| !line.contains(char::is_control)));
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_of_axes_take_the_next_unit(power in 3i32..10, factor in 0.99..1.01f64) {
+            for kind in [Kind::Count, Kind::DurationNs] {
+                let text = axis_text(10f64.powi(power) * factor, kind);
+                let digits = text.chars().take_while(char::is_ascii_digit).count();
+                let digits_max = match text.trim_start_matches(|c: char| !c.is_alphabetic()) {
+                    "M" => usize::MAX,
+                    "" => 4,
+                    _ => 3,
+                };
+                prop_assert!(digits <= digits_max, "{text}");
+            }
+        }
     }
 
     #[test]
