@@ -11,7 +11,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let scale = match unit.trim() {
+    let unit = unit.trim();
+    let scale = match unit {
         "" | "B" => 1,
         "kB" | "KB" => 1_000,
         "MB" => 1_000_000,
@@ -49,5 +50,6 @@ mod tests {
         for wrong in ["", "0", "17", "GB", "-1GB", "1.5GB", "5gb", "99999999999TB"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(parse_size("17 "), parse_size("17"));
     }
 }
