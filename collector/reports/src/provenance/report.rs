@@ -265,8 +265,12 @@ impl ProvenanceReport {
         }
         if self.flows_left_out > 0 {
             let left_out = self.flows_left_out;
+            let of_content = match self.content.is_empty() {
+                true => "",
+                false => ", but parts of the content may lack some",
+            };
             doc.sentence(format!(
-                "{left_out} more flows are not listed; the items are complete."
+                "{left_out} more flows are not listed; the items are complete{of_content}."
             ));
         }
         if self.unknown_inputs > 0 {
@@ -311,8 +315,68 @@ impl ProvenanceReport {
     }
 
     /// Returns the outcome of the subcommand, which is partial if a log was not read and queried
-    /// whole.
+    /// whole, or if flows were left out.
     pub(super) fn status(&self, read: Status) -> Status {
-        LogGaps::status(&self.logs, read)
+        match self.flows_left_out {
+            0 => LogGaps::status(&self.logs, read),
+            _ => Status::Partly,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_query::ByteRanges;
+    use stroboscope_render::show::TextView;
+
+    use super::super::known::NamedItem;
+    use super::*;
+
+    #[test]
+    fn answers_without_some_flows_are_partial() {
+        let item = NamedItem {
+            id: "0000000000000001".to_owned(),
+            name: "page".to_owned(),
+            log: "web".to_owned(),
+            service: None,
+            trace: None,
+            span: None,
+        };
+        let mut report = ProvenanceReport {
+            direction: "backward",
+            item: ItemBytes {
+                item,
+                bytes: 0,
+                ranges: ByteRanges::default(),
+            },
+            content: Vec::new(),
+            ends: Vec::new(),
+            through: Vec::new(),
+            items_left_out: 0,
+            flows: Top {
+                rows: Vec::new(),
+                top: 0,
+            },
+            flows_left_out: 0,
+            unknown_inputs: 0,
+            logs_read: 1,
+            logs: Vec::new(),
+            notes: Notes::default(),
+        };
+        assert_eq!(report.status(Status::Done), Status::Done);
+        report.flows_left_out = 3;
+        report.content.push(ContentPart {
+            from: 0,
+            until: 1,
+            text: "a".to_owned(),
+            sources: Vec::new(),
+            source_ids: Vec::new(),
+        });
+        assert_eq!(report.status(Status::Done), Status::Partly);
+        let mut doc = Doc::new();
+        report.show(&mut doc);
+        let text = TextView::default().render(&doc);
+        let note = "3 more flows are not listed; the items are complete, but parts of the content may lack some.";
+        assert!(text.contains(note), "{text}");
     }
 }
