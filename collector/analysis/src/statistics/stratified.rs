@@ -26,13 +26,10 @@ const STEPS_MAX: usize = 8_000_000;
 /// mean as the observed sum. `doubled_sum` is twice the observed sum. Returns `None` if counting
 /// all choices would take too long.
 pub fn rank_sum_two_sided(strata: &[RankStratum], doubled_sum: u64) -> Option<f64> {
-    let steps: usize = strata
-        .iter()
-        .map(|stratum| {
-            let most = *stratum.doubled_ranks.iter().max().unwrap_or(&0) as usize;
-            stratum.doubled_ranks.len() * stratum.later * stratum.later * most
-        })
-        .sum();
+    let steps = strata.iter().fold(0usize, |steps, stratum| {
+        let of_stratum = [stratum.doubled_ranks.len(), stratum.later, most_sum(stratum)];
+        steps.saturating_add(of_stratum.into_iter().fold(1, usize::saturating_mul))
+    });
     if steps > STEPS_MAX {
         return None;
     }
@@ -267,6 +264,17 @@ mod tests {
                 prop_assert_eq!(shares_two_sided(&strata, seen as u64), Some(expected));
             }
         }
+    }
+
+    #[test]
+    fn ranks_of_many_requests_are_not_counted() {
+        // The number of additions is 2^67, which overflows 64 bits to 0.
+        let members = 1 << 17;
+        let many = RankStratum {
+            doubled_ranks: (1..=members).map(|rank| 2 * rank).collect(),
+            later: 1 << 16,
+        };
+        assert_eq!(rank_sum_two_sided(&[many], 0), None);
     }
 
     /// Computes the two-sided probability by enumerating all choices.
