@@ -258,8 +258,8 @@ impl PathAggregate {
         &self.after_answer
     }
 
-    /// Returns the total time between the last segment and the answer, and the sum of its shares of
-    /// the critical path.
+    /// Returns the total of [`TracePath::tail_wait_ns`], and the sum of its shares of the critical
+    /// path.
     pub fn tail_wait(&self) -> (u128, ShareSum) {
         (self.tail_wait_ns, self.tail_shares)
     }

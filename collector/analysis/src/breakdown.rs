@@ -40,7 +40,7 @@ pub struct Breakdown {
     pub requests: WeightedCount,
     /// Latency of the requests.
     pub latency: Distribution,
-    /// Total time between the last segment of a request and its answer.
+    /// Total of [`TracePath::tail_wait_ns`].
     pub tail_wait_ns: u128,
     /// Time after the answer, of the requests that continued after it.
     pub after_answer: Distribution,

@@ -1,8 +1,9 @@
 //! Calls between services in one request: the edges of service maps.
 //!
 //! A call is a span whose parent belongs to another service. If the parent is a client span, the
-//! parent's duration is the call's, and all its children in one service are one call. Otherwise the
-//! called span's own duration counts. So clocks of different hosts are never compared.
+//! parent's duration is the call's, and all its children in one other service are one call.
+//! Otherwise the called span's own duration counts. So clocks of different hosts are never
+//! compared.
 
 use foldhash::HashMap;
 

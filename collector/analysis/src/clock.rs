@@ -14,19 +14,19 @@
 //!      ([`Verdict::Differ`]), the clocks are corrected. Between two estimates, a host's offset
 //!      lies on the line between them, so it follows drift. Corrections over several hosts follow
 //!      the path of least total error.
-//!    - Otherwise, if some offset explains more than half of the round trips, and at least three in
-//!      four of those [agree](Verdict::Agree) with the recorded clocks, the timestamps stay as
-//!      recorded, unless clocks within a group of agreeing hosts differ. The error bound of the
-//!      pair is then zero, unless tasks of event logs cross the two hosts and their lines are
-//!      believed. In that case, it is the largest offset that the tightest round trip does not
-//!      exclude.
+//!    - Otherwise, some round trips may be impossible at any offset, because the server took longer
+//!      than the client waited. If these are fewer than half, and at least three in four of the
+//!      others [agree](Verdict::Agree) with the recorded clocks, the timestamps stay as recorded,
+//!      unless clocks within a group of agreeing hosts differ. The error bound of the pair is then
+//!      zero, unless tasks of event logs cross the two hosts and their lines are believed. In that
+//!      case, it is the largest offset that the tightest round trip does not exclude.
 //!    - Otherwise, the round trips connect no hosts.
 //!    - Without round trips, spans whose parents are on the other host can show that clocks agree.
 //! 3. Hosts that neither a pair nor a kernel's report connects are on different islands. The order
 //!    of events on different islands is unknown.
-//! 4. [`Alignment::apply`] corrects a trace's timestamps. It stores the error bound, resolution and
-//!    island of each host in [`TraceRecords::clocks`](crate::record::TraceRecords::clocks), from
-//!    where they reach segments and the model.
+//! 4. [`Alignment::apply`] corrects a trace's timestamps. Unless all clocks are exact, it stores
+//!    each host's error bound, resolution and island in
+//!    [`TraceRecords::clocks`](crate::record::TraceRecords::clocks) for segments and the model.
 //!
 //! An event log's lines reveal round trips only if they are in the order of control, which lines
 //! merged from several hosts may not be. For each task, two orders are therefore compared, that of

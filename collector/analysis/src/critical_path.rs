@@ -51,9 +51,9 @@ pub struct SegmentTiming {
     pub critical: bool,
     /// True if the segment ended after the answer, so the caller did not wait for it.
     pub after_answer: bool,
-    /// Time by which the segment alone may grow before the request takes longer. For a segment that
-    /// ended after the answer, the time by which it may grow before the work after the answer takes
-    /// longer.
+    /// Time by which the segment alone may grow before the request takes longer or, if the segment
+    /// ended after the answer, before the work after the answer does. May be 0 instead: see
+    /// [`SlackUse::Ignored`] and [`drop_unsure_slack`].
     pub slack_ns: u64,
     /// The predecessor that ended last, as an index into [`TracePath::segments`]; `None` if the
     /// segment has no predecessor.

@@ -47,9 +47,11 @@ pub(super) struct Observation {
 
 /// Maximum number of time slices of one period.
 const SLICES_MAX: usize = 12;
-/// Approximate minimum number of observations of a slice, if a period has at least twice as many.
+/// Minimum number of observations of a slice, and of half a period, if the period has at least
+/// twice as many.
 const SLICE_ROWS_MIN: usize = 6;
-/// Minimum number of slices that allows an estimate of the variation between slices.
+/// Minimum number of slices of a period for an estimate of the variation between them, and for
+/// [`without_one`] to leave one out.
 const SLICES_KNOWN_MIN: usize = 5;
 /// Fractions of all observations that count as the slowest.
 const SLOWEST: [f64; 2] = [0.1, 0.02];
@@ -276,7 +278,7 @@ impl RankEvidence {
 
 impl Statistic {
     /// Computes a statistic from the sum of the later period's centred scores. `exact`, if known,
-    /// replaces the magnitude of its deviations. Returns `None` if the scores do not vary.
+    /// replaces the magnitude of its deviations. Returns `None` if the sum's variance is 0.
     fn of(
         rows: &[AlignedObservation],
         scores: &[f64],

@@ -78,9 +78,9 @@ pub struct Mutation {
 /// absolute contributions together.
 const PART_MIN: f64 = 0.2;
 
-/// Finds the categories with a significant change of their latencies, or of their times at a
-/// responsible place that has a cause. `cause_of` maps (root operation, place) to the index of the
-/// cause.
+/// Finds the categories that have a responsible place with a cause, and a significant change of
+/// their latencies or of their times at such a place. `cause_of` maps (root operation, place) to
+/// the index of the cause.
 pub(super) fn response_mutations(
     roots: &[OfRoot<'_>],
     places: &Places,

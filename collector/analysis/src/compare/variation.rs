@@ -22,7 +22,7 @@ pub struct Variation {
     /// C² of each period's large categories, in ascending order.
     pub squared: [Vec<f64>; 2],
     /// P-value of the difference between the periods' C² (Kolmogorov and Smirnov, §6.7). `None` if
-    /// a period has no large category.
+    /// a period has none.
     pub p_value: Option<f64>,
     /// Categories whose variation changed significantly, those with the most later requests first.
     pub changes: Vec<VariationChange>,
@@ -44,8 +44,8 @@ pub struct VariationChange {
 }
 
 impl Variation {
-    /// Returns the fraction of a period's large categories with little variation, C² below 1.
-    /// `None` if the period has no large category.
+    /// Returns the fraction of a period's [C²](Self::squared) that are below 1: little variation.
+    /// `None` if the period has none.
     pub fn low(&self, period: usize) -> Option<f64> {
         let all = &self.squared[period];
         let low = all.iter().filter(|squared| **squared < 1.0).count();

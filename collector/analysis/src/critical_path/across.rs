@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use super::{SegmentTiming, TracePath};
 use crate::segment::interval_ns;
 
-/// Maximum number of requests on one path.
+/// Maximum number of [legs](Leg) of one path.
 pub const LEGS_MAX: usize = 64;
 
 /// Requests and the links between their spans, from which [`path_across`] reads.
@@ -79,8 +79,8 @@ pub struct Leg<P> {
 pub struct PathAcross<P> {
     /// Legs in order of time; the last one lies in the request that was asked about.
     pub legs: Vec<Leg<P>>,
-    /// True if the path may go on before its first leg: there are more than [`LEGS_MAX`] requests,
-    /// the links form a cycle, or a request could not be found.
+    /// True if the path may go on before its first leg, because it has [`LEGS_MAX`] legs, the links
+    /// form a cycle, or a request could not be found.
     pub is_cut: bool,
 }
 

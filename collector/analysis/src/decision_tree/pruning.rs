@@ -8,7 +8,7 @@
 use super::growth::Node;
 use crate::statistics::incomplete_beta;
 
-/// Number of expected errors that a question must more than save, as in C4.5.
+/// Number that the expected errors saved by a question must exceed, as in C4.5.
 const ERRORS_SAVED_MIN: f64 = 0.1;
 
 /// Prunes from the leaves up. Returns the expected number of errors of the pruned tree.

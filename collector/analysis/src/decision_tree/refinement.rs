@@ -3,7 +3,7 @@
 //! A threshold from a sample is a value that occurs in the sample, which may lack values closer to
 //! the true threshold. The number of questions and their columns stay as found in the sample.
 //!
-//! Two questions about one column enclose a range of values. If the first of them moved to the
+//! Two questions about one column may enclose a range of values. If the first of them moved to the
 //! other end of the range, the range would become empty: `item > 2` and then `item <= 3` enclose 3,
 //! but `item > 3` may separate more by itself. Such a threshold moves only if the questions
 //! together then leave less uncertainty.
