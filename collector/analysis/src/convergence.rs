@@ -14,11 +14,11 @@ pub struct ConvergencePoint {
     pub traces: u64,
     /// Number of segments (labels) that occurred so far.
     pub segments: usize,
-    /// Number of happens-before relations not yet refuted.
+    /// Number of happens-before relations that the model believes.
     pub happens_before: usize,
-    /// Number of mutual exclusions not yet refuted.
+    /// Number of mutual exclusions of different segments that the model believes.
     pub mutual_exclusion: usize,
-    /// Number of pipelines not yet refuted.
+    /// Number of pipelines that the model believes.
     pub pipelines: usize,
     /// Happens-before relations and mutual exclusions added and removed since the previous point.
     pub changes: Changes,

@@ -1,6 +1,6 @@
 //! Durations as text: `500us`, `2.5ms`, `1h30m`. Command-line flags, URLs, forms and Jaeger's
-//! queries use this grammar. Formulas and TraceQL have the same units, but only one number for each
-//! duration.
+//! queries that take durations with units use this grammar. Formulas and TraceQL have the same
+//! units, but only one number for each duration.
 
 /// The accepted units, for error messages. The spellings of `us` with µ are left out.
 pub const UNITS: &str = "ns, us, ms, s, m or min, h, d, w";

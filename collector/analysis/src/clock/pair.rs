@@ -29,7 +29,7 @@ pub struct PairReport {
     /// Gain of the server's clock on the client's, in parts per million.
     pub drift_ppm: f64,
     /// Number of estimates on this ordered pair's line of offsets: at most one per time window.
-    /// Omits estimates that a neighbour bounds more tightly. Of two by which a clock would run
+    /// Omits estimates that a neighbour bounds more tightly. If two would make a clock run
     /// backwards, or more than twice as fast as the other without being set, omits one.
     pub estimates: usize,
     /// Number of times that one of the clocks was set: the offsets of neighbouring estimates differ

@@ -101,7 +101,7 @@ impl<'a> Crossings<'a> {
     }
 }
 
-/// Returns every round trip of a trace, and the number of impossible ones. A round trip is
+/// Returns the possible round trips of a trace, and the number of impossible ones. A round trip is
 /// impossible if the server took longer than the client waited. A task on several hosts also counts
 /// as impossible if its events on one host did not arrive in order of time.
 ///

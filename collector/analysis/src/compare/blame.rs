@@ -22,7 +22,7 @@ pub(super) struct Link {
     pub(super) callee: Arc<str>,
     /// Contribution to the change of the mean latency, in nanoseconds.
     pub(super) contribution_ns: f64,
-    /// True if the link changed significantly.
+    /// True if the link changed significantly, and not only as usual (see `environment`).
     pub(super) is_changed: bool,
 }
 
@@ -64,9 +64,9 @@ impl OwnChange {
 /// changes of the services' own time.
 ///
 /// Each round takes the remaining link of largest contribution and chooses its caller or its
-/// callee. A service scores the contributions of its remaining late links, times the share of its
-/// links that are late. The chosen service is responsible for all of these late links, so that few
-/// services explain much.
+/// callee. A service's score is the sum of the contributions of its remaining late links, times the
+/// share of its links that are late. The chosen service is responsible for all of these late links,
+/// so that few services explain much.
 pub(super) fn responsible(
     links: &[Link],
     own: &BTreeMap<Arc<str>, OwnChange>,

@@ -65,7 +65,7 @@ pub struct Cause {
     /// Contribution to the change of the mean latency of each affected root operation's requests,
     /// in nanoseconds. If times changed, it excludes the part that a few slow requests make up.
     pub by_root_ns: BTreeMap<String, f64>,
-    /// Fraction of the later period's requests that show the change.
+    /// Estimated fraction of the later period's requests that show the change.
     pub affected: f64,
     /// P-value of the change, corrected for the number of tests. The smallest one, if several
     /// places or root operations changed.
@@ -82,7 +82,7 @@ pub struct Cause {
     pub weight: f64,
     /// Indices of this cause's mutations in [`super::Comparison::mutations`].
     pub mutations: Vec<usize>,
-    /// Categories of requests before and after the change, each with their root operation.
+    /// Categories of requests before and after the change, with their root operations.
     pub sides: Vec<Sides>,
     /// A typical request of the earlier period, and one of the later period, if known.
     pub examples: [Option<Example>; 2],
@@ -216,7 +216,7 @@ pub(super) struct CauseList {
     pub(super) environment: Option<Environment>,
 }
 
-/// Computes the fractions of each service's own time that changed significantly, and by
+/// Computes the fractions of each service's own time at places in `changed` whose time changed by
 /// [`PLAINLY_MIN`] or more.
 fn own_changes(
     roots: &[OfRoot<'_>],
