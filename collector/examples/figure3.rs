@@ -7,9 +7,9 @@
 //!
 //! The system is a random graph of segments. Each waits for up to two earlier ones, and takes an
 //! exponentially distributed time. Some segments are in every request, others in a fraction of the
-//! requests, down to a thousandth. Half of them exist from the beginning; each other one is added
-//! in the first two thirds of the run. The model must never consider a real order contradicted;
-//! otherwise the program ends with an error.
+//! requests, down to a thousandth. Half of the segments exist from the beginning; each other one is
+//! added in the first two thirds of the run. The model must never consider a real order
+//! contradicted; otherwise the program ends with an error.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -270,7 +270,7 @@ fn hex(digits: &str, digits_max: usize) -> Option<u64> {
 /// Sampling thresholds that the spans of a trace state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct TraceSampling {
-    /// The lowest threshold of spans without a parent; `None` if they state none.
+    /// The lowest threshold of spans without a parent; `None` if they state no valid one.
     root: Option<u64>,
     /// The lowest and the highest threshold of all spans; `None` if no span states one.
     bounds: Option<(u64, u64)>,
@@ -278,7 +278,7 @@ pub struct TraceSampling {
     malformed: u32,
     /// Burst-config, as bits, that a span without a parent states; `None` if none does.
     burst_config: Option<u64>,
-    /// Threshold of thinning; `None` if no span states one.
+    /// Threshold of thinning; `None` if no span states a valid one.
     thinned: Option<u64>,
 }
 
@@ -326,7 +326,7 @@ impl TraceSampling {
     }
 
     /// Returns the burst-config, as bits, in whose burst the request began according to a sampler;
-    /// `None` if its root states none.
+    /// `None` if no root states a valid one.
     pub fn burst_config(&self) -> Option<u64> {
         self.burst_config
     }

@@ -161,7 +161,7 @@ impl SlackValidation {
         let at = self
             .buckets
             .partition_point(|bucket| bucket.slack_max_ns < request.slack_ns);
-        // The last bucket takes every slack.
+        // The last bucket has no upper limit, so one always fits.
         if let Some(bucket) = self.buckets.get_mut(at) {
             bucket.record(request);
         }

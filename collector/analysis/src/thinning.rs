@@ -27,7 +27,7 @@ use std::ops::Range;
 pub struct ThinningRule {
     /// Threshold of the ratio: requests whose hash is below are dropped.
     rejection: u64,
-    /// Duration of a root span from which on the request stays unchanged, in ns; `None` if the
+    /// Minimum duration of a root span, in ns, for the request to stay unchanged; `None` if the
     /// duration does not matter.
     slow_ns: Option<u64>,
 }
@@ -53,8 +53,8 @@ pub struct NewThreshold {
 }
 
 impl ThinningRule {
-    /// Creates a rule that keeps the share `ratio` (above 0, at most 1) of the requests, and all
-    /// those whose root took at least `slow_ns`.
+    /// Creates a rule with this ratio (above 0, at most 1) that leaves requests unchanged if their
+    /// root took at least `slow_ns`.
     #[must_use]
     pub fn new(ratio: f64, slow_ns: Option<u64>) -> Self {
         let all = 1u64 << THRESHOLD_BITS;

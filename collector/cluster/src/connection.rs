@@ -132,7 +132,7 @@ impl Connection {
         });
         let mut client = create_worker_client(BoxCloneSyncChannel::new(channel));
         // Without the time limit, a call could wait forever: if the worker closes the connection
-        // while the call is sent (about once in 5,000 times), tonic's channel makes no other one.
+        // while the call is sent (about once in 5,000 times), tonic's channel does not reconnect.
         let asked = timeout(
             CONNECT_TIMEOUT,
             client.get_worker_info(GetWorkerInfoRequest {}),

@@ -42,7 +42,7 @@ pub struct ClusterSettings {
 pub enum TaskEvent {
     /// A worker has run a task.
     Done,
-    /// A worker is given up. Other workers run its tasks, if any are left.
+    /// A worker is given up. Other workers, if any are left, run its tasks.
     LeftOut {
         worker: String,
         failure: WorkerFailure,

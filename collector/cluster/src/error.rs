@@ -22,7 +22,7 @@ pub enum WorkerFailure {
     /// result is incomplete.
     #[error("the connection was lost: {0}")]
     Lost(String),
-    /// The worker answered with an error, or with too large a result.
+    /// The task failed, its result is too large, or a call failed without a status of gRPC.
     #[error("{0}")]
     Task(String),
 }

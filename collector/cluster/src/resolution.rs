@@ -18,7 +18,7 @@ pub(crate) struct WorkerAddress {
 }
 
 /// Resolves the addresses of workers: `HOST:PORT` or `https://HOST:PORT` each. If there is only
-/// one, each address of its host is a worker, as in a headless service of Kubernetes.
+/// one, [`each`] address of its host is a worker, as in a headless service of Kubernetes.
 pub(crate) async fn resolve(asked: &[String]) -> Result<Vec<WorkerAddress>, ClusterError> {
     let workers = asked.iter().map(|text| parse(text));
     let workers = workers.collect::<Result<Vec<_>, _>>()?;

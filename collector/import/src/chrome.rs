@@ -3,11 +3,11 @@
 //! A file is one trace. Intervals become spans: events `X`, pairs of `B` and `E` on a thread, and
 //! pairs of `b` and `e` or of `S` and `F` by their ids. The service of a span is the process. Its
 //! attribute `thread` names the thread; for pairs by ids, it is `async`, followed by the category,
-//! the name (only `S` and `F`), the scope and the id, as far as given. Its parent is the shortest
-//! interval of the same process and the same value of `thread` that encloses it. Instants (`i`,
-//! `I`, `R`, `n`, `T`, `p`, and the flows `s`, `t`, `f`) become events of the task
-//! `PROCESS/thread`. `args` become attributes. Other phases, such as counters, samples, objects and
-//! memory dumps, are counted, but not stored. Times are in µs.
+//! the name (only `S` and `F`), the scope and the id, as far as given. Its parent is the interval
+//! of the same process and the same value of `thread` that began last of those that enclose it.
+//! Instants (`i`, `I`, `R`, `n`, `T`, `p`, and the flows `s`, `t`, `f`) become events of the task
+//! `PROCESS/thread`. `args` become attributes. `M` names processes and threads. Other phases, such
+//! as counters and samples, are counted, but not stored. Times are in µs.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -33,7 +33,7 @@ pub(super) enum MemberStep {
 /// Rule that locates the records in a JSON document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// Each document is a record.
+    /// Each document that is an object is a record.
     Whole,
     /// Records are in the lists of the known forms, or are the objects `data` or `_source`.
     Known,

@@ -98,9 +98,9 @@ impl Pieces<'_> {
             .unwrap_or(at)
     }
 
-    /// Moves an instant to an edge that it is known not to lie beyond. By its timestamp, it lies on
-    /// the edge, or beyond it by at most the errors of the two clocks. The result may be off by the
-    /// errors of both.
+    /// Moves an instant to an edge that it is assumed not to lie beyond. By its timestamp, it lies
+    /// on the edge, or beyond it by at most the errors of the two clocks. The result may be off by
+    /// the errors of both.
     pub(super) fn move_to(&self, edge: Instant, from: Instant) -> Instant {
         if from.1 == edge.1 {
             return edge;

@@ -207,8 +207,8 @@ fn cosine_squares(masses: &[f64]) -> Vec<f64> {
     (1..GRID).map(|k| coefficient(k).powi(2)).collect()
 }
 
-/// Returns ξγ^[5] of Botev, Grotowski and Kroese: the diffusion time that the density's
-/// derivatives, estimated with `time`, lead to.
+/// Returns the right side of the equation of Botev, Grotowski and Kroese: the diffusion time that
+/// the density's derivatives, estimated with `time`, lead to.
 fn fixed_point(time: f64, n: f64, squares: &[f64]) -> f64 {
     const STAGES: i32 = 7;
     let norm = |order: i32, time: f64| {

@@ -60,7 +60,7 @@ pub struct TradeoffInstance {
     pub policy: u64,
     /// True if the request's baggage asked the point to explore; false if the tradeoff was forced.
     pub is_explored: bool,
-    /// True unless the tradeoff was forced, or the request explored a random choice of items.
+    /// True unless the tradeoff was forced, or the request explored without asking for the model.
     pub is_by_model: bool,
     /// Cause of a forced tradeoff; empty otherwise.
     pub cause: Arc<str>,

@@ -172,9 +172,9 @@ fn curve_point(bin: &[&TradeoffInstance], quantile: f64) -> CurvePoint {
 
 /// Returns the first feature with the relative costs of its classes; `None` without features, if
 /// the costs do not differ significantly, if there are too few data or classes, or if omitting
-/// items saves no time. Only requests that omitted items without a model count. An F test of nested
-/// regressions compares two models of the latency of requests with similar rates and loads. One
-/// uses the number of omitted items of each class, the other only their total number.
+/// items is not known to save time. An F test of nested regressions compares two models of the
+/// latency of requests with similar rates and loads that omitted items without a model. One uses
+/// the number of omitted items of each class, the other only their total number.
 fn class_costs(
     point: &PointObserved,
     explored: &[&TradeoffInstance],

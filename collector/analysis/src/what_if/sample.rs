@@ -42,8 +42,8 @@ impl SampledTrace {
 
 /// Requests of the time slices with the lowest hashes. Until the limit on segments is reached, the
 /// sample does not depend on the order of requests, nor on the parts that are merged, and each
-/// slice is complete from its beginning up to a certain request, apart from requests that are too
-/// large. A slice therefore shows which requests wait for others.
+/// slice is complete from its beginning up to a certain request, apart from requests that are empty
+/// or too large. A slice therefore shows which requests wait for others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitingSample {
     kept: BTreeMap<Key, SampledTrace>,
