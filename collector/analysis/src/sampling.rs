@@ -30,9 +30,9 @@
 //! case: windows may also have cut the similar requests. The notes of a report therefore state how
 //! many requests may count twice at most.
 //!
-//! Forced requests count once, since they are certain to be recorded. A request that was cut by a
-//! window counts once among the incomplete ones. With sampling by ratio, sampled requests also
-//! represent such requests.
+//! Forced requests without a threshold count once, since they are certain to be recorded. A request
+//! that was cut by a window counts once among the incomplete ones. With sampling by ratio, sampled
+//! requests also represent such requests.
 //!
 //! Malformed thresholds are ignored. A trace without a valid threshold counts once.
 //!

@@ -425,8 +425,8 @@ impl Segmenter {
     }
 }
 
-/// Returns the interval from a request's first event to its last, which is moved to the answer if
-/// it is not certainly later; (0, 0) without records.
+/// Returns the interval from a request's first event to its last; (0, 0) without records. The last
+/// event is moved to the answer if it is not certainly later.
 fn whole_interval(records: &TraceRecords, pieces: &Pieces<'_>) -> (i64, i64) {
     let end_ns = |at_ns: i64, host: &Arc<str>| pieces.by_answer((at_ns, pieces.clock(host))).0;
     let of_events = records
