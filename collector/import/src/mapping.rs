@@ -260,7 +260,7 @@ impl File {
         }
     }
 
-    /// Returns the rule that separates records by `csv` or `records`; the caller handles `pattern`.
+    /// Returns the rule that separates records; the caller replaces it if `pattern` is given.
     /// Fails if more than one of the three is given, or if `csv` is not one byte or is a quote.
     fn records(&self) -> Result<RecordRule, Wrong> {
         let asked = [&self.pattern, &self.csv, &self.records];

@@ -16,8 +16,8 @@ const ATTRIBUTES_MAX: usize = 16;
 const INTEGER_DIGITS_MAX: usize = 18;
 
 /// Parses a plain line without its end. `None` means that the line is not plain, exceeds a limit,
-/// lacks a field other than `attrs`, or has an empty text other than `host`. Writes the attributes
-/// to `json` as a general parser would: without spaces.
+/// lacks a field other than `attrs`, or has an empty `trace`, `event` or `task`. Writes the
+/// attributes to `json` as a general parser would: without spaces.
 #[must_use]
 pub fn parse_plain<'a>(
     line: &'a [u8],

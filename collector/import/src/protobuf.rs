@@ -168,7 +168,7 @@ impl<R: BufRead> Messages<R> {
                 BadLine::Json(format!("not a ResourceSpans of OTLP: {error}"))
             };
             let decoded = ResourceSpans::decode(message).map_err(not_spans);
-            // A message of another type, such as logs, is rejected, so its fields are not named.
+            // The fields of a rejected message, such as one of logs, are not named.
             if decoded.is_ok() {
                 unknown_fields::unknown(message, &mut |name| self.not_taken.push(name.to_owned()));
             }

@@ -32,8 +32,8 @@ pub(super) struct RunWriter<'a> {
     target: &'a RunTarget,
     content: &'a str,
     rows: Rows,
-    /// Spans with their events. They are moved to `rows`, without duplicates, when the run is
-    /// written.
+    /// Spans with their events. When the run is written, they are sorted and moved to `rows`,
+    /// except those that equal their predecessor.
     spans: Vec<(SpanRow, Vec<EventRow>)>,
     attribute_bytes: usize,
     runs: usize,

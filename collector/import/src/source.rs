@@ -25,7 +25,8 @@ impl UnpackedSource {
     /// Opens a source. The first bytes, not the name, show whether it is compressed.
     ///
     /// # Errors
-    /// Fails if the source cannot be read. The reader returns later errors of a compressed source.
+    /// Fails if the first four bytes or the head of an uncompressed source cannot be read, or if no
+    /// decoder can be created. The reader returns all other errors.
     pub(super) fn open(raw: impl Read + 'static) -> io::Result<Self> {
         let read_bytes = Rc::new(Cell::new(0));
         let mut raw = BufReader::with_capacity(
@@ -83,7 +84,7 @@ impl<R: Read> Read for CountingReader<R> {
     }
 }
 
-/// Rest of a source that is damaged from this point. It returns the error once, and then ends.
+/// Rest of a source that cannot be read from this point. It returns the error once, and then ends.
 struct Broken(Option<io::Error>);
 
 impl Read for Broken {

@@ -106,8 +106,8 @@ impl Tracks {
         }
     }
 
-    /// Distinguishes tasks by their order in each trace instead of by threads, whose numbers differ
-    /// between recordings.
+    /// Distinguishes the tasks of a process by their order in each trace instead of by threads,
+    /// whose numbers differ between recordings.
     pub(super) fn with_tasks_by_order(mut self) -> Self {
         self.tasks = Some(HashMap::new());
         self

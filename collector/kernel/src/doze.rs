@@ -1,7 +1,7 @@
 //! Thread that lets the eBPF programs doze while no window is near. Dozing programs read no clock.
 //!
-//! The edges of windows stay exact: the thread wakes the programs at least a guard time before each
-//! opening, and they find the edges themselves. If the thread is late, the window opens late.
+//! The edges of windows stay exact: the thread plans to wake the programs a guard time before each
+//! opening, and they find the edges themselves. If it wakes them too late, the window opens late.
 //! [`Gate::windows`] then returns the actual window.
 
 #![allow(unsafe_code)]

@@ -24,7 +24,7 @@ pub struct Recorder {
     listening: Result<MarkerFile, UnannouncedError>,
 }
 
-/// Recorder whose buffers exist, but whose recording has not begun.
+/// Recorder whose buffers exist. Only tracefs already fills them.
 pub struct OpenedRecorder {
     source: Source,
     settings: Settings,
@@ -183,7 +183,7 @@ impl Recorder {
         self.source.memory_bytes()
     }
 
-    /// Returns the clock samples taken so far.
+    /// Returns the clock samples kept so far.
     #[must_use]
     pub fn clocks(&self) -> ClockLog {
         self.gate.clocks()

@@ -117,7 +117,7 @@ impl TracefsSource {
     }
 
     pub(crate) fn stop(&self) {
-        // Writing fails only if another process removed the instance, which also stops it.
+        // If another process removed the instance, writing fails, but the instance has stopped.
         let _ = fs::write(self.directory.join("tracing_on"), "0");
     }
 

@@ -85,8 +85,9 @@ impl<'a> Fields<'a> {
         Ok(text.filter(|text| !text.is_empty() && !absent.iter().any(|absent| absent == text)))
     }
 
-    /// Returns a field as JSON; `None` if it is missing, null, or a text without escapes that the
-    /// mapping declares `absent`. An empty group or column counts as missing.
+    /// Returns a field as JSON; `None` if it is missing or null, or if it is written, without its
+    /// quotes, as a text that the mapping declares `absent`. An empty group or column counts as
+    /// missing.
     fn json(&self, path: &str) -> Option<Cow<'_, str>> {
         match self {
             Self::Json { members, absent } => find(members, path)
@@ -180,8 +181,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Calls `tell` with the name of each top-level field that has a value, unless one of `paths`
-    /// is that name or begins with it and a dot.
+    /// Calls `tell` with the name of each top-level field that has a value other than `[]`, `{}`
+    /// and `""`, unless one of `paths` is that name or begins with it and a dot.
     pub(super) fn not_in(&self, paths: &[String], tell: &mut dyn FnMut(&str)) {
         let is_reached = |name: &str| {
             paths.iter().any(|path| {

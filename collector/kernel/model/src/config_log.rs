@@ -27,7 +27,7 @@ impl ConfigLog {
         }
     }
 
-    /// Returns the config that applies now.
+    /// Returns the latest config.
     #[must_use]
     pub fn current(&self) -> BurstConfig {
         self.spans.back().map_or(BurstConfig::NEVER, |span| span.2)

@@ -6,8 +6,8 @@
 //! | `strace` | `strace -f -ttt -T` | system calls, ends of threads; no scheduling, no wake-ups |
 //!
 //! `strace` does not show arguments of `getpid`. So in its output, a marker is a failing `write`
-//! whose text contains the same words: `write(-1, "STROBE 1 c0ffee 0 0 0 0", 23)`: kind, trace,
-//! span, thread, object, extra, in hexadecimal.
+//! whose text contains the marker's numbers: `write(-1, "STROBE 1 c0ffee 0 0 0 0", 23)`. They are
+//! kind, trace, span, thread, object and extra, in hexadecimal.
 
 mod perf_script;
 mod strace;

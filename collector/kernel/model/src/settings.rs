@@ -24,7 +24,7 @@ pub enum Processes {
 /// Facility of the kernel that records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Facility {
-    /// eBPF, or tracefs if the eBPF programs cannot be loaded or set up, or do not work.
+    /// eBPF, or tracefs if the start of eBPF fails with the recorder's `StartError::Ebpf`.
     #[default]
     Best,
     /// eBPF only.
