@@ -201,7 +201,8 @@ impl OfResource {
         }
     }
 
-    /// Returns the attributes of the resource and of one scope, which all spans of the scope share.
+    /// Returns the attributes of the resource and of one scope, which all spans or log records of
+    /// the scope share.
     fn shared(
         &self,
         scope: Option<&Scope>,

@@ -33,7 +33,7 @@ use crate::{Attributes, BadSpan, ForeignSpan, SpanLimits, TakeSpans, check_count
 
 /// Maximum length of a name that is taken from a body, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Characters that begin a value in a message for people.
+/// Characters, besides digits and control characters, that begin a value in a message for people.
 const VALUE_MARKS: [char; 14] = [
     '=', ':', '{', '}', '[', ']', '(', '<', '"', '\'', '`', '#', '@', '%',
 ];

@@ -88,7 +88,7 @@ pub(crate) fn statement_name(sql: &str, dialect: Dialect) -> Option<String> {
         while !name.is_char_boundary(cut) {
             cut -= 1;
         }
-        // Cut between two tokens, except inside a quoted name with spaces.
+        // A space, if there is one, is between two tokens or inside a quoted name.
         name.truncate(name[..cut].rfind(' ').unwrap_or(cut));
         name.push_str(&suffix);
     }

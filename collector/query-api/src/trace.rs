@@ -124,8 +124,8 @@ impl StoredTrace {
         (starts.min().unwrap_or(0), ends.max().unwrap_or(0))
     }
 
-    /// Converts the spans to messages of OTLP, with log lines as events, and with warnings as an
-    /// attribute.
+    /// Converts the spans to messages of OTLP, with log lines as events, and with the warnings of a
+    /// span as its attribute.
     pub fn otlp_parts(&self) -> impl Iterator<Item = SpanParts> {
         let of = |span: &TraceSpan| {
             let mut parts = span.stored.parts();

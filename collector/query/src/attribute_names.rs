@@ -14,7 +14,7 @@ use stroboscope_store::tables::{AttributeKeys, IdRange, StoreTable, attribute_fi
 
 /// Maximum number of distinct attributes that are counted.
 const COUNTED_MAX: usize = 4096;
-/// Maximum number of attributes that an error lists.
+/// Maximum number of recorded attributes that an error lists, besides [`KNOWN_OF_ALL`].
 const LISTED_MAX: usize = 20;
 /// Minimum Jaro-Winkler similarity (0 to 1) at which a known name is suggested for an unknown one.
 const ALIKE_MIN: f64 = 0.7;
