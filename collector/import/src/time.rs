@@ -11,9 +11,9 @@
 //! The size of a number thus determines its unit: as a time between March 1973 and the year 5138,
 //! it fits exactly one of the four. A number below 100 million fits none and is rejected. The first
 //! number of a source determines the unit of the source: a number of another unit is rejected,
-//! because the writer can have meant only one. A given unit overrides these rules. A number in
-//! `ts_ns` is in ns, unless another unit is given. After one at or past 3 March 1973, one before
-//! that date is rejected, because it is surely in another unit.
+//! because the writer can have meant only one. A given unit overrides these rules. Without one,
+//! each number in `ts_ns` is in ns. After a `ts_ns` at or past 3 March 1973, a `ts_ns` before that
+//! date is rejected, because it is probably in another unit.
 
 use std::fmt::{self, Write as _};
 

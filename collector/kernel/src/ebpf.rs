@@ -242,8 +242,7 @@ impl EbpfSource {
     }
 
     /// Adds an event for each processor's losses that no LOST event reports, because no later event
-    /// ended their gap.
-    /// The added events have the time `until_ns` or later. The caller calls
+    /// ended their gap. The added events have the time `until_ns` or later. The caller calls
     /// [`stop`](Self::stop) before.
     pub(crate) fn drain_losses(&mut self, until_ns: u64, events: &mut Vec<Event>) {
         for number in 0..self.cpu_count {

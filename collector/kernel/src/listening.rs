@@ -1,10 +1,10 @@
 //! Announces to services that the kernel is being recorded, by a lock on a file.
 //!
-//! The recorder holds a shared lock on `/run/stroboscope/kernel-recorder` (or the file that
-//! `STROBOSCOPE_KERNEL_RECORDER` names) while it records. The SDK *queries* the lock's state up to
-//! ten times per second, and never acquires the lock. Any number of recorders and services can thus
-//! coexist, a killed recorder's lock disappears with it, and a container sees the lock through a
-//! bind mount of the directory.
+//! While it records, the recorder holds a shared lock on the file that its settings name: by
+//! default `/run/stroboscope/kernel-recorder`, or the file that `STROBOSCOPE_KERNEL_RECORDER`
+//! names. The SDK *queries* the lock's state up to ten times per second, and never acquires the
+//! lock. Any number of recorders and services can thus coexist, a killed recorder's lock disappears
+//! with it, and a container sees the lock through a bind mount of the directory.
 
 #![allow(unsafe_code)]
 
