@@ -24,7 +24,7 @@ pub struct Recorder {
     listening: Result<MarkerFile, UnannouncedError>,
 }
 
-/// Recorder whose buffers exist. Only tracefs already fills them.
+/// Recorder whose buffers exist. With eBPF, recording has not begun; tracefs already fills them.
 pub struct OpenedRecorder {
     source: Source,
     settings: Settings,

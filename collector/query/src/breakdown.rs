@@ -1,6 +1,7 @@
 //! Breaks the time of requests down by category and, if requested, by stratum. A stratum holds the
 //! requests with one value of an attribute, with values in one quantile of a numeric attribute, or
-//! without a usable value. See The Mystery Machine, §5.1, figures 5 to 7.
+//! without a usable value; beyond 64 strata, `(other)` holds the rest. See The Mystery Machine,
+//! §5.1, figures 5 to 7.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub struct StrataRule {
     pub attribute: String,
     /// Number of quantiles that define the strata. With `None`, an attribute with more than 10
     /// values that are all numbers has five quantiles, and any other attribute has one stratum per
-    /// value.
+    /// value, up to 64.
     pub quantiles: Option<usize>,
 }
 
