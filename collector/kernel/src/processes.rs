@@ -8,7 +8,7 @@ use stroboscope_kernel_model::Processes;
 
 use crate::start_error::StartError;
 
-/// Returns the running processes that are to be recorded; empty for [`Processes::All`].
+/// Returns the running processes that `processes` chooses; empty for [`Processes::All`].
 pub(crate) fn running(processes: &Processes) -> Result<BTreeSet<u32>, StartError> {
     let mut found = BTreeSet::new();
     match processes {

@@ -111,8 +111,8 @@ impl AttributeCounts {
         self.0.contains_key(attribute)
     }
 
-    /// Returns the `most` counted attributes that occur in the most traces, and the number of the
-    /// other counted attributes.
+    /// Returns up to `most` counted attributes, those that occur in the most traces first, and the
+    /// number of the other counted attributes.
     pub(super) fn most_common(&self, most: usize) -> (Vec<String>, usize) {
         let mut counts: Vec<(&Arc<str>, u64)> =
             self.0.iter().map(|(key, count)| (key, *count)).collect();
