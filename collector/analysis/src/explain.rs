@@ -185,8 +185,8 @@ struct HoldingLeaf {
     p_value: f64,
 }
 
-/// Tree learned from a sample. [`observe`](Self::observe) then counts all requests, to measure how
-/// well it separates them.
+/// Tree learned from a sample. [`observe`](Self::observe) then adds requests, to measure how well
+/// the tree separates them.
 #[derive(Clone, Debug)]
 pub struct LearnedTree {
     tree: DecisionTree,

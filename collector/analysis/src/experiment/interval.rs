@@ -19,7 +19,7 @@ pub(super) fn interval_of(
 ) -> (f64, f64) {
     let end = |direction: f64| {
         let is_towards_none = found * direction < 0.0;
-        // The end lies between these distances from `found`.
+        // The search for the end covers these distances from `found`.
         let (near, far) = match (is_towards_none, is_none_held) {
             (true, true) => (found.abs(), found.abs() + DISTANCE_MAX),
             (true, false) => (0.0, found.abs()),

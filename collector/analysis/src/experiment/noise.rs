@@ -8,8 +8,8 @@ use super::{ExperimentRequest, Metric, number};
 
 /// Maximum number of random assignments.
 const DEALS: usize = 200;
-/// Approximate maximum number of requests counted over all assignments, for each metric. With many
-/// requests, there are fewer assignments, but at least [`DEALS_MIN`].
+/// Maximum number of requests counted over all assignments, for each metric. Exceeded only if
+/// [`DEALS_MIN`] assignments count more.
 const COUNTED_MAX: usize = 40_000_000;
 const DEALS_MIN: usize = 40;
 /// Minimum number of units on a side. Fewer units do not allow a conclusion about other units.
@@ -49,7 +49,7 @@ struct Equal {
 
 /// Measures, for requests that were all treated alike, the chance difference between sides of half
 /// of their units each. Returns one result per metric. It is `None` if there are fewer than twice
-/// [`NOISE_UNITS_MIN`] units, or too few assignments with requests on both sides.
+/// [`NOISE_UNITS_MIN`] units.
 pub fn noise(
     requests: impl IntoIterator<Item = ExperimentRequest>,
     metrics: &[Metric],

@@ -25,7 +25,7 @@ pub enum OneOff {
     Both,
     /// One side had a far larger or smaller share of the requests than usual.
     ShareOfTest,
-    /// Compared with the other side, one side had another mix of operations than usual.
+    /// The difference between the sides' mixes of operations was unusual.
     MixOfTest,
 }
 
@@ -148,7 +148,7 @@ struct Slot {
     requests: usize,
     /// Share of the slot's requests that are on the test side.
     share: f64,
-    /// Logarithms of the median latencies of control and test.
+    /// Logarithms of the medians of control and test. An empty side has the other's median.
     medians: [f64; 2],
     /// For each of the most frequent operations, the result of [`mix`].
     mix: [(f64, f64); OPERATIONS],
@@ -163,8 +163,7 @@ impl Slot {
             return None;
         }
         let share = test as f64 / (control + test) as f64;
-        // A side without requests gets the median of the other. The slot's `share` reveals the
-        // missing side.
+        // The slot's `share` reveals a side without requests.
         let median = |side: &mut Vec<u64>| {
             let middle = side.len() / 2;
             (!side.is_empty()).then(|| (*side.select_nth_unstable(middle).1).max(1) as f64)
@@ -187,8 +186,8 @@ impl Slot {
 }
 
 /// Returns the share of an operation in the test's requests minus its share in the control's, and
-/// the standard error of this difference. The difference is 0 if a side has fewer than
-/// [`REQUESTS_MIN`] requests.
+/// the standard error of this difference. If a side has fewer than [`REQUESTS_MIN`] requests, the
+/// difference is 0 and the error 1.
 fn mix(sides: &[Side; 2], place: usize) -> (f64, f64) {
     let [control, test] = [&sides[0], &sides[1]];
     let counts = [control.latencies.len() as f64, test.latencies.len() as f64];

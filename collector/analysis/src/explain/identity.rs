@@ -1,11 +1,11 @@
-//! Recognises identities of processes: values that name one incarnation of a process. They separate
-//! any two deployments, whatever changed between them, and so explain nothing.
+//! Recognises identities: values that name one incarnation of a process, or one thread, connection
+//! or request. They separate any two deployments, whatever changed, and so explain nothing.
 //!
 //! [`is_named`] recognises names of OpenTelemetry and similar ones. [`Incarnations`] finds other
 //! identities by their values: either each process records only one value, which no other process
-//! records, or all values look generated. If at least half of the values occur in both periods, the
-//! parameter is not an identity, as it may name a slow machine. A parameter named after
-//! [releases](RELEASES) is not an identity either.
+//! records, or all values look generated. It rejects a parameter if at least half of the values
+//! occur in both periods, as the parameter may name a slow machine, or if the parameter's name
+//! contains a word for [releases](RELEASES).
 
 use super::Parameter;
 use rustc_hash::FxHashMap;

@@ -154,8 +154,8 @@ impl Parameters {
 }
 
 /// Returns the value of each parameter in each request, for at most [`PARAMETERS_MAX`] recorded
-/// ones. `None` if the request records no value or several texts. A parameter becomes two, the
-/// largest and the smallest number, if all its values are numbers and any request records several.
+/// ones. A value is `None` if the request records none or several texts. A parameter becomes two,
+/// the largest and the smallest number, if all its values are numbers and any request has several.
 /// Omits the facts that operations ran, and parameters of operations that did not run in nearly all
 /// requests of both categories.
 fn texts(
@@ -221,9 +221,9 @@ fn texts(
 const RAN_MIN: f64 = 0.95;
 
 /// Returns a predicate that reports whether an operation ran in nearly all requests of both
-/// categories. An operation whose runs are not recorded counts as one that did. Attributes of an
-/// operation that ran only in some requests would separate requests by their structure, which is
-/// already known.
+/// categories. An operation whose runs are not recorded counts as one that ran in all. Attributes
+/// of an operation that ran only in some requests would separate requests by their structure, which
+/// is already known.
 fn in_all_of_both(requests: &[&ExplainedRequest]) -> impl Fn(&Arc<str>) -> bool {
     let mut ran: BTreeMap<Arc<str>, [usize; 2]> = BTreeMap::new();
     let mut all = [0; 2];
@@ -329,7 +329,7 @@ fn why_not(
     if has_order || are_times(&pairs(None)) {
         return Some(Why::FollowsTime);
     }
-    // Nearly all of the numbers must be large, as random ids are sometimes small.
+    // Not all of the numbers need be large, as random ids are sometimes small.
     let is_id = |number: &&f64| number.fract() == 0.0 && number.abs() >= MEASURE_MAX;
     let ids = numbers.iter().flatten().filter(is_id).count();
     (differs && ids as f64 >= DIFFERENT_MIN * recorded as f64).then_some(Why::DiffersAlways)

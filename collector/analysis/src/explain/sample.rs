@@ -1,12 +1,11 @@
-//! Chooses the requests from which a tree is grown.
+//! Chooses the requests from which a tree is grown, and those that test its leaves.
 
 use super::ExplainedRequest;
 use crate::record::TraceId;
 
 /// Minimum number of requests taken from a category, if it has that many.
 pub const SAMPLE_MIN: usize = 100;
-/// Weight of a category per request taken from it, between [`SAMPLE_MIN`] and [`SAMPLE_MAX`]
-/// requests.
+/// Weight of a category per request taken from it, unless one of the limits determines the number.
 const SAMPLE_PART: f64 = 10.0;
 /// Maximum number of requests taken from a category.
 pub const SAMPLE_MAX: usize = 4_096;

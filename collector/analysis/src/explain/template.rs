@@ -109,8 +109,8 @@ impl Template {
     /// Returns the instant at which the request diverges from the others, in nanoseconds since the
     /// Unix epoch. The first run of the operation counts. For a structural change, the instant is
     /// the start of its first child that is not common. Otherwise, or without such a child, it is
-    /// the end of the run. It is always after the start of the run. If the operation did not run,
-    /// the instant is [`i64::MAX`].
+    /// the end of the run. It is always after the start of the run. Without any run, the instant is
+    /// [`i64::MAX`].
     fn parts_ns(&self, records: &TraceRecords) -> i64 {
         let is_it = |span: &&SpanRecord| {
             self.at.as_ref().is_some_and(|(service, name)| {

@@ -48,7 +48,8 @@ type Siblings = (OperationId, OperationId, OperationId);
 #[derive(Clone, Debug, Default)]
 struct PairOrders {
     all: Vec<(Siblings, PairOrder)>,
-    /// For each pair, the index that the next lookup probably finds: that of the last follower.
+    /// For each pair, the index that the next lookup probably finds: that of the last follower, or
+    /// the following index if no pair has followed.
     next: Vec<usize>,
     /// Index of the pair that was counted last.
     last: usize,

@@ -52,7 +52,7 @@ pub struct Request {
     pub edges_ns: Vec<(EdgeId, f32)>,
 }
 
-/// Sums and a sample over the requests of one structure.
+/// Sums over the requests of one category or of an overflow, and a sample of them.
 #[derive(Clone, Debug)]
 pub struct FlowCategory {
     /// Structure of the requests; `None` for requests beyond [`CATEGORIES_MAX`].

@@ -105,7 +105,7 @@ pub struct Shape {
     pub digest: u128,
 }
 
-/// Equal calls in one stage.
+/// Equal calls or events in one stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Shape of the part.

@@ -67,9 +67,9 @@ pub fn attribute(events: &[Event], windows: &[Window], architecture: Architectur
 /// and the two results may differ.
 const EDGE_NS: u64 = 1_000_000;
 
-/// Returns the introductions ([`Body::Thread`]) within `EDGE_NS` before an opening, with the
-/// opening as their time. Omits threads that called `getpid` after their introduction, and every
-/// introduction before a loss.
+/// Returns each thread's last introduction ([`Body::Thread`]) within `EDGE_NS` before an opening,
+/// with the opening as its time. Omits threads that called `getpid` after their introduction, and
+/// every introduction before a loss.
 fn introduced_before(before: &[Step<'_>], open_ns: u64, architecture: Architecture) -> Vec<Event> {
     let early = before.partition_point(|step| step.ts_ns < open_ns.saturating_sub(EDGE_NS));
     let getpid = architecture.getpid();
@@ -153,7 +153,7 @@ impl Attribution {
         for step in steps {
             self.step(step);
         }
-        // The interval of a thread that is still on a processor ends with the window's last event.
+        // The interval of a thread that is still on a processor ends with the window's last step.
         let end_ns = steps.last().map_or(window.open_ns, |last| last.ts_ns);
         let mut open: Vec<u32> = self.threads.keys().copied().collect();
         open.sort_unstable();
@@ -165,8 +165,7 @@ impl Attribution {
             .join(&mut self.result, self.architecture, self.has_switches);
     }
 
-    /// Handles the losses among steps outside the windows: a gap may end, or begin, between two
-    /// windows.
+    /// Handles the losses among steps outside the windows, where a gap may begin or end.
     fn follow_gaps(&mut self, steps: &[Step<'_>]) {
         let is_loss = |step: &&Step<'_>| matches!(step.event.body, Body::Lost { .. });
         for step in steps.iter().filter(is_loss) {
@@ -262,7 +261,7 @@ impl Attribution {
             Body::Lost { first_ns, counts } => {
                 let gaps = self.losing.entry(cpu).or_default();
                 *gaps = gaps.saturating_sub(1);
-                // A gap between two windows hides nothing.
+                // A gap outside the windows hides nothing.
                 if first_ns.min(ts_ns) < self.window.close_ns {
                     self.result.gaps.push(Gap {
                         cpu,

@@ -52,14 +52,14 @@ pub struct OperationSum {
 }
 
 impl OperationSum {
-    /// Mean number of [`spans`](Self::spans), over the counted requests.
+    /// Mean number of [`spans`](Self::spans) per request.
     #[must_use]
     pub fn spans_per_request(&self) -> f64 {
         self.spans as f64 / self.requests.max(1) as f64
     }
 
-    /// Mean number of calls per request. `call` is the sum of one system call over the operation's
-    /// spans; only requests that have the operation count.
+    /// Mean number of calls per request in which the kernel worked for the operation. `call` is the
+    /// sum of one system call over the operation's spans.
     #[must_use]
     pub fn calls_per_request(&self, call: &CallSum) -> f64 {
         call.count as f64 / self.requests.max(1) as f64

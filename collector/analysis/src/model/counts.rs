@@ -1,9 +1,9 @@
 //! Counts for each pair of segments: traces that contain both, traces that contradict their order,
 //! and traces in which they overlap.
 //!
-//! The matrix consists of blocks of one row and 64 columns. A block is created with the first count
-//! for its row's label and the label of one of its columns. Memory therefore grows with the number
-//! of pairs that share requests, not with the square of the number of labels.
+//! The matrix consists of blocks of one row and 64 columns. A block is created for the first trace
+//! that contains its row's label and the label of one of its columns. Memory therefore grows with
+//! the number of pairs that share requests, not with the square of the number of labels.
 //!
 //! Counting is *vertical*. A trace gives 64 yes-or-no answers of each kind per block. Adding each
 //! answer to a counter of its own would cost 64 additions. Instead, one word ("level `i`") has bit
