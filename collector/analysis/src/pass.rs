@@ -2,8 +2,8 @@
 //! parts, a live collector, or a query on a cluster.
 //!
 //! A pass is a commutative monoid while the limits of its tables are not reached. For each part of
-//! the traces, an empty pass observes them in any order. The passes of all parts merge to the pass
-//! of the whole. There are two stages. Without a model, a pass sees the
+//! the traces, an empty pass observes the part's traces in any order. The passes of all parts merge
+//! to the pass of the whole. There are two stages. Without a model, a pass sees the
 //! [records](crate::record::TraceRecords) of a trace. With a model, it sees a [`TraceView`]: the
 //! trace cut into segments, with its critical path. Tuples and lists combine passes of one stage,
 //! which then share one reading of the traces.

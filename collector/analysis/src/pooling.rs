@@ -211,7 +211,7 @@ fn sorted(uses: &[ProcessUse], group: &[usize]) -> Vec<f64> {
 }
 
 /// Returns at most `POOLS_MAX` pools. A pool has one process of every group, and no process twice.
-/// Pools whose processes have nearly the same place in their groups come first.
+/// Pools of processes with the same place in their groups (modulo the groups' lengths) come first.
 fn pools(groups: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let longest = groups.iter().map(Vec::len).max().unwrap_or(0);
     let mut known = std::collections::HashSet::new();

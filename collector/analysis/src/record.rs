@@ -64,8 +64,8 @@ impl SpanFlags {
     pub const UNFINISHED: SpanFlags = SpanFlags(4);
     /// The first span of its request in this process.
     pub const LOCAL_ROOT: SpanFlags = SpanFlags(8);
-    /// The request was sampled at its ingress. Without this flag, the span was recorded because a
-    /// window was open.
+    /// The request was sampled at its ingress. Without this flag, the SDK records a span only while
+    /// a window is open.
     pub const SAMPLED: SpanFlags = SpanFlags(16);
     /// The span ended while its thread was panicking.
     pub const PANICKED: SpanFlags = SpanFlags(32);

@@ -23,7 +23,7 @@ pub struct FlowEdge {
     /// Path of the task, from the root.
     pub task: Arc<str>,
     /// Start boundary: the start of the segments' labels, without spans' numbers. A request's tail,
-    /// the time from its last segment to its answer, has `last segment`.
+    /// the time from its last critical segment to its answer, has `last segment`.
     pub start: Arc<str>,
     /// End boundary: the end of the segments' labels, without spans' numbers. A request's tail has
     /// `answer`.
@@ -129,8 +129,8 @@ impl EdgeTable {
         Some(edge)
     }
 
-    /// Returns the edge between the last segment of a request and its answer, and adds it if it is
-    /// new.
+    /// Returns the edge between the last critical segment of a request and its answer, and adds it
+    /// if it is new.
     pub fn tail(&mut self, root: &Operation) -> EdgeId {
         self.intern(FlowEdge {
             task: task_path::escape(&root.to_string()).into(),

@@ -46,10 +46,10 @@ pub struct SystemCall {
     pub tid: u32,
     /// Number of the system call.
     pub call: u32,
-    /// Arguments; `None` if the call began before the window, or if its beginning was lost.
+    /// Arguments; `None` if the call's beginning was not recorded within the window.
     pub args: Option<[u64; 6]>,
-    /// Start of the call; the window's opening if the call began before the window. If its
-    /// beginning may have been lost, this is its end.
+    /// Start of the call. Without a recorded beginning, it is the window's opening or, if events may
+    /// have been lost, the call's end.
     pub start_ns: u64,
     /// End of the call; `None` if no end was recorded within the window.
     pub end_ns: Option<u64>,
@@ -77,7 +77,7 @@ pub struct OnCpu {
 /// Reason for a thread being off the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// The thread could have continued; another thread took the processor.
+    /// The thread could have continued, or its task state is unknown.
     Preempted,
     /// The thread waited for a futex.
     Futex {
@@ -115,7 +115,7 @@ pub struct Waker {
 pub struct OffCpu {
     /// Id of the thread.
     pub tid: u32,
-    /// Start; the window's opening if the thread left its processor earlier.
+    /// Start; the window's opening if the window has no earlier switch of the thread.
     pub start_ns: u64,
     /// Time at which the thread became able to run and began to wait for a processor. `None` if the
     /// thread was preempted, or if no wake-up was recorded.

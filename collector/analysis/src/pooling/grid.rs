@@ -95,7 +95,7 @@ fn times(one: &ProcessUse) -> Vec<i64> {
 }
 
 /// Returns the median interval between consecutive samples of a process, in nanoseconds; 1 if no
-/// process has two samples.
+/// process has samples at two times.
 fn usual_step(times: &[Vec<i64>]) -> i64 {
     let apart = |times: &Vec<i64>| -> Vec<i64> {
         times

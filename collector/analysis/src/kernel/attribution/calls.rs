@@ -32,7 +32,7 @@ impl Attribution {
                 self.result.off_cpu[index].is_end_implied = true;
             }
             // No event in the window, or since a gap, has shown where the thread was. Unless events
-            // are missing, it has been on this processor since the window's opening.
+            // are missing, it counts as on this processor since the window's opening.
             ThreadState::Unknown => {
                 let since_ns = if losing || thread.is_doubtful {
                     ts_ns
@@ -98,8 +98,8 @@ impl Attribution {
                 self.result.calls[index].end_ns = Some(ts_ns);
                 self.result.calls[index].result = Some(result);
             }
-            // The call began before the window, or its beginning was lost. If it may have been
-            // lost, the duration is unknown.
+            // Without a recorded beginning, the call counts from the window's opening. If the
+            // beginning may have been lost, the duration is unknown.
             _ => {
                 let start_ns = if is_doubtful {
                     ts_ns
