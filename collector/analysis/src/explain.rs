@@ -1,5 +1,5 @@
-//! Explains a mutation by the parameters that separate its requests from those of its precursor
-//! (Spectroscope, §5.5).
+//! Explains a change by the parameters that separate two categories of requests: those with the
+//! change, such as a mutation's, and those without it (Spectroscope, §5.5).
 //!
 //! A [decision tree](crate::decision_tree) is grown from two thirds of a sample of both categories.
 //! The remaining third, the held-out requests, tests each leaf. A tree may find conditions by
@@ -73,7 +73,7 @@ pub struct ExplainedRequest {
     pub id: TraceId,
     /// Start of the request, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// True for a request of the mutation, false for one of its precursor.
+    /// True for a request with the change, such as a mutation's; false for one without it.
     pub is_mutation: bool,
     /// Number of requests of its category that this request represents.
     pub weight: f64,
@@ -124,9 +124,9 @@ pub enum ExplainError {
          at least {least} of each are needed"
     )]
     TooFew {
-        /// Number of requests of the mutation.
+        /// Number of requests with the change.
         mutation: usize,
-        /// Number of requests of the precursor.
+        /// Number of requests without the change.
         precursor: usize,
         /// Minimum number of requests of each category.
         least: usize,
@@ -146,8 +146,8 @@ pub struct Unseen {
     pub several_values: usize,
 }
 
-/// Conditions that separate the categories. In pairs of values, the precursor's comes first, then
-/// the mutation's.
+/// Conditions that separate the categories. In pairs of values, the first is that of the requests
+/// without the change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// Number of requests of each category, by weight.
@@ -160,7 +160,7 @@ pub struct Explanation {
     /// or if a request represents several.
     pub counted: [u64; 2],
     /// Leaves that separate the held-out requests significantly, and whose precision exceeds their
-    /// category's share of all requests. The mutation's leaves come first; each category's leaves
+    /// category's share of all requests. Leaves with the change come first; each category's leaves
     /// are in descending order of recall.
     pub leaves: Vec<ExplainedLeaf>,
     /// Parameters that were considered.
@@ -199,7 +199,7 @@ pub struct LearnedTree {
     unseen: Unseen,
 }
 
-/// Explains a mutation by the recorded values of its requests and of its precursor's. Precision and
+/// Explains a change by the recorded values of requests with it and without it. Precision and
 /// recall are those for `requests`. Fails as [`LearnedTree::of`] does.
 pub fn explain(
     requests: &[ExplainedRequest],

@@ -62,7 +62,7 @@ impl<'a> ExplainSample<'a> {
         sample
     }
 
-    /// Returns the numbers of requests of the precursor and of the mutation at these indices.
+    /// Returns the numbers of requests without and with the change at these indices.
     pub(super) fn count(&self, places: &[usize]) -> [usize; 2] {
         let is_mutation = |place: &&usize| self.requests[**place].is_mutation;
         let mutation = places.iter().filter(is_mutation).count();

@@ -81,13 +81,13 @@ impl Typical {
     }
 }
 
-/// A leaf: requests that the tree assigns to one category. In pairs of values, the precursor's
-/// comes first, then the mutation's.
+/// A leaf: requests that the tree assigns to one category. In pairs of values, the first is that of
+/// the requests without the change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedLeaf {
     /// Conditions that the leaf's requests meet.
     pub conditions: Vec<ParameterCondition>,
-    /// True if the tree assigns these requests to the mutation, false if to its precursor.
+    /// True if the tree assigns these requests to those with the change.
     pub is_mutation: bool,
     /// Number of requests in this leaf when the tree was grown. A request with an unknown value
     /// counts as a fraction.
@@ -154,8 +154,7 @@ impl ExplainedLeaf {
     }
 
     /// Formats the leaf as a sentence about categories of the later period only. `do_what` holds
-    /// the behaviour of the precursor's and of the mutation's requests, such as "take longer than 5
-    /// ms".
+    /// the behaviour of requests without and with the change, such as "take longer than 5 ms".
     pub fn sentence_among_later(&self, do_what: [&str; 2]) -> String {
         let did = do_what[usize::from(self.is_mutation)];
         self.sentence_of("of the later requests, those", did)

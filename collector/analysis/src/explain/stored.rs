@@ -158,7 +158,7 @@ pub(super) fn in_words(
 pub struct CountedRequest {
     /// Trace id.
     pub id: TraceId,
-    /// True for a request of the mutation, false for one of its precursor.
+    /// True for a request with the change, such as a mutation's; false for one without it.
     pub is_mutation: bool,
     /// Number of requests that this request represents.
     pub weight: f64,

@@ -48,8 +48,8 @@ pub struct SystemCall {
     pub call: u32,
     /// Arguments; `None` if the call's beginning was not recorded within the window.
     pub args: Option<[u64; 6]>,
-    /// Start of the call. Without a recorded beginning, it is the window's opening or, if events may
-    /// have been lost, the call's end.
+    /// Start of the call. Without a recorded beginning, it is the window's opening or, if events
+    /// may have been lost, the call's end.
     pub start_ns: u64,
     /// End of the call; `None` if no end was recorded within the window.
     pub end_ns: Option<u64>,
