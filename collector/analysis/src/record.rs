@@ -246,7 +246,7 @@ pub struct TraceRecords {
     pub divided_from: Option<TraceId>,
     /// Spans of the SDK, of OpenTelemetry and of imported files.
     pub spans: Vec<SpanRecord>,
-    /// Events of event logs.
+    /// Events of event logs, and log lines without a span.
     pub events: Vec<EventRecord>,
     /// Error bounds of the hosts' timestamps, in order of host name. Hosts that are not listed have
     /// exact timestamps.

@@ -23,7 +23,7 @@ const CELLS_MAX: usize = 1 << 23;
 pub(super) struct AskedColumn {
     name: Arc<str>,
     asked: TableColumn,
-    /// Distinct texts; `None` if the values are numbers.
+    /// Texts that the column distinguishes, in order; `None` if its values are numbers.
     texts: Option<Vec<Arc<str>>>,
 }
 

@@ -67,7 +67,8 @@ impl OperationSum {
 }
 
 impl SpanSums {
-    /// Adds the work of a timeline. Work without an owning request is ignored.
+    /// Adds the work of a timeline. Ignores work without an owning request, and intervals off a
+    /// processor without an end.
     pub fn observe(&mut self, timeline: &Timeline, architecture: Architecture) {
         let getpid = architecture.getpid();
         let mut of = |owner: Owner, each: &mut dyn FnMut(&mut SpanSum)| {

@@ -157,7 +157,7 @@ impl LossCounts {
     }
 }
 
-/// An interval in which the kernel was recorded, monotonic ns.
+/// An interval in which the kernel was recorded, ns by the events' clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// First nanosecond inside the window.

@@ -19,7 +19,7 @@ pub(super) struct Releases {
     by_woken: FxHashMap<u32, Vec<(u64, usize)>>,
     /// Releases by futex calls that wake waiters, by process and futex address.
     by_call: FxHashMap<(u32, u64), Vec<usize>>,
-    /// Start (monotonic ns) and address of futex waits, by thread.
+    /// Start (ns) and address of futex waits, by thread.
     sleeps: FxHashMap<u32, Vec<(u64, u64)>>,
     /// Waits that markers report: index into the lock waits, and process.
     marked: Vec<(usize, u32)>,

@@ -12,12 +12,12 @@ use super::timeline::{Owner, Reason, SystemCall, Timeline};
 pub struct RequestSummary {
     /// Low half of the request's trace id.
     pub trace: u64,
-    /// Monotonic start of the request's first interval of work or on a processor. Without an
-    /// interval of work, its first call counts, too. Without any of these, it is the start of its
-    /// first ended interval off a processor, or else of its first marked wait for a lock. If a long
-    /// window is read in pieces, calls and waits of a piece may begin earlier.
+    /// Start, by the events' clock, of the request's first interval of work or on a processor.
+    /// Without an interval of work, its first call counts, too. Without any of these, it is the
+    /// start of its first ended interval off a processor, or else of its first marked wait for a
+    /// lock. If a long window is read in pieces, calls and waits of a piece may begin earlier.
     pub first_ns: u64,
-    /// Monotonic time of the latest end of an interval of work or on a processor. An interval of
+    /// Latest end of an interval of work or on a processor, by the events' clock. An interval of
     /// work without an end counts by its start. So does the first call, interval off a processor or
     /// wait if `first_ns` considers it.
     pub last_ns: u64,

@@ -46,7 +46,7 @@ pub(super) struct Thread {
 /// Items whose unknown owner a later event may reveal, as indices into their lists.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
-    /// Time since which the owner is unknown, monotonic ns.
+    /// Time since which the owner is unknown, ns by the events' clock.
     pub(super) since_ns: u64,
     pub(super) calls: Vec<usize>,
     pub(super) on_cpu: Vec<usize>,

@@ -39,7 +39,7 @@ impl Owner {
     }
 }
 
-/// A system call. All times are monotonic nanoseconds.
+/// A system call. All times are ns by the events' clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemCall {
     /// Id of the thread that made the call.
@@ -66,9 +66,9 @@ pub struct OnCpu {
     pub tid: u32,
     /// Number of the processor.
     pub cpu: u16,
-    /// Start, monotonic ns.
+    /// Start, ns by the events' clock.
     pub start_ns: u64,
-    /// End, monotonic ns.
+    /// End, ns by the events' clock.
     pub end_ns: u64,
     /// Request that the interval served.
     pub owner: Owner,
@@ -106,11 +106,11 @@ pub struct Waker {
     /// one whose beginning was not recorded. If it was in none, an interrupt (a timer, a device)
     /// that happened to run on this thread usually caused the wake-up.
     pub call: Option<u32>,
-    /// Time of the wake-up, monotonic ns.
+    /// Time of the wake-up, ns by the events' clock.
     pub ts_ns: u64,
 }
 
-/// An interval of a thread off the processor. All times are monotonic nanoseconds.
+/// An interval of a thread off the processor. All times are ns by the events' clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffCpu {
     /// Id of the thread.
@@ -154,14 +154,14 @@ pub struct Release {
     pub tid: u32,
     /// Request that the thread worked for when it released the lock.
     pub owner: Owner,
-    /// Time of the release, monotonic ns.
+    /// Time of the release, ns by the events' clock.
     pub ts_ns: u64,
     /// Part of the wait, in nanoseconds, during which this thread and owner held the lock, as far
     /// as the recorded releases show.
     pub held_ns: u64,
 }
 
-/// A wait for a lock. All times are monotonic nanoseconds.
+/// A wait for a lock. All times are ns by the events' clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockWait {
     /// Thread that waited, or on which the task began to wait.
@@ -173,7 +173,7 @@ pub struct LockWait {
     /// True if markers report the wait. Otherwise it is a futex wait, which may be something other
     /// than a lock.
     pub is_marked: bool,
-    /// Start, monotonic ns.
+    /// Start, ns by the events' clock.
     pub start_ns: u64,
     /// End; `None` if no end was recorded within the window.
     pub end_ns: Option<u64>,
@@ -184,8 +184,8 @@ pub struct LockWait {
     pub evidence: Option<ReleaseEvidence>,
 }
 
-/// An interval of work for a request on a thread, between markers. All times are monotonic
-/// nanoseconds.
+/// An interval of work for a request on a thread, between markers. All times are ns by the events'
+/// clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkInterval {
     /// Id of the thread.
@@ -218,9 +218,9 @@ pub struct ThreadInfo {
 pub struct Gap {
     /// Number of the processor.
     pub cpu: u16,
-    /// Start, monotonic ns.
+    /// Start, ns by the events' clock.
     pub start_ns: u64,
-    /// End, monotonic ns.
+    /// End, ns by the events' clock.
     pub end_ns: u64,
     /// Numbers of missing events by kind.
     pub counts: LossCounts,
