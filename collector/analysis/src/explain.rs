@@ -303,9 +303,9 @@ impl LearnedTree {
         rows.merge(other, self.columns.len());
     }
 
-    /// Explains the difference between all counted requests, with precision and recall. `earlier`
-    /// holds requests from before the change, counted by this tree, that yield the latency at that
-    /// time.
+    /// Explains the difference between the categories of `rows`, with precision and recall.
+    /// `earlier` holds requests from before the change, counted by this tree. Their latencies
+    /// become [`ExplainedLeaf::earlier`].
     pub fn explanation(&self, rows: &StoredRows, earlier: Option<&StoredRows>) -> Explanation {
         let table = rows.table(&self.columns);
         let all: Vec<usize> = (0..table.classes().len()).collect();

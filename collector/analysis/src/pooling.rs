@@ -7,7 +7,7 @@
 //! within 2 % of those of a normal sum. Second, the processes must be independent. They are not if
 //! one works while the other waits for it, or if both follow the same load. A heavier tail than
 //! normal is no reason to refuse the prediction. The sum of the measured distributions, instead of
-//! normal ones, predicts its effect on the 99th percentile.
+//! normal ones, predicts the tail's effect on the 99th percentile.
 //!
 //! The result also includes observed sums: the use of several processes at the same time, added up.
 
