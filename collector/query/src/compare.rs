@@ -59,8 +59,7 @@ pub struct ComparedPeriods {
     pub before: Flows,
     pub after: Flows,
     pub comparison: Comparison,
-    /// Mean time from one request to the next in ns, in each period, in the time in which requests
-    /// were recorded. `None` if unknown.
+    /// Mean time from one request to the next in ns, in each period; `None` if unknown.
     pub inter_arrival_ns: [Option<f64>; 2],
     /// Notes about both periods.
     pub notes: Notes,
@@ -196,7 +195,7 @@ fn compared(
 }
 
 impl Inference {
-    /// Reports whether any span of this operation is a client span.
+    /// Reports whether the inference noted a client span of this operation.
     fn is_client(&self, operation: &Operation) -> bool {
         use stroboscope_analysis::category::Category;
         let label = SegmentLabel::new(&operation.to_string(), "", "");

@@ -119,8 +119,8 @@ pub struct ExperimentReport {
 /// Compares test and control. Reads the selected requests once.
 ///
 /// # Errors
-/// Fails if the store cannot be read, if there is too little memory, if no request has one of the
-/// given attributes, if a side has no request, or if samplers recorded too many bursts.
+/// Fails if the store cannot be read, if there is too little memory, if a given attribute occurs in
+/// no request, if a side has no request, or if samplers recorded too many bursts.
 pub fn experiment(
     source: &Source,
     selection: Selection,

@@ -1,9 +1,9 @@
 //! Explains the difference between requests with a change and those without it.
 //!
-//! A decision tree is learned from a sample of the requests. The [table](StatedAttributes) of their
+//! Decision trees are learned from a sample of the requests. The [table](StatedAttributes) of their
 //! attributes is cached in the data directory if the sources have caches and no file is damaged. As
-//! many selected requests as [fit](StoredRows) then determine the tree's thresholds and precision,
-//! unless the sample already contains them all or the tree distinguishes nothing. `compare`,
+//! many selected requests as [fit](StoredRows) then determine the trees' thresholds and precision,
+//! unless the sample already contains them all or no tree distinguishes anything. `compare`,
 //! `explain` and `report` share this code.
 
 mod rows;

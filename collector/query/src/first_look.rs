@@ -1,6 +1,6 @@
 //! First look at a store: its hosts' clocks, and the requests that may be incomplete. A search
-//! needs both to decide which requests it can skip. They do not depend on the formula, and are
-//! cached in the data directory if the source has a cache.
+//! needs both to decide which requests it can skip. They do not depend on the formula, and may be
+//! cached in the data directory.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::clock::Alignment;

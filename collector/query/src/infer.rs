@@ -27,8 +27,8 @@ use stroboscope_store::tables::{AttributeKeys, IdRange};
 /// Infers the model of all selected traces. `tolerance` is the fraction of co-occurrences, 0 to 1,
 /// that may contradict a relation that is still accepted.
 ///
-/// Pipelines are inferred from data elements, which the attribute `element` names: that of spans,
-/// and that of events other than log lines inside spans.
+/// Pipelines are inferred from data elements. The attribute `element` of a span or event names its
+/// element; a log line inside a span has none.
 ///
 /// The inference also compares the hosts' clocks (The Mystery Machine, §3). It corrects timestamps
 /// by an estimate from the first traces. If the complete evidence contradicts this estimate, the
@@ -216,7 +216,7 @@ pub(super) fn observe<R: Pass<TraceRecords>>(
     ))
 }
 
-/// Upper estimate of the bytes of a block of counters, for one segment and a block of 64 segments.
+/// Upper estimate of the bytes of the counters for one segment and a block of 64 segments.
 /// See [`Model::with_max_labels`].
 const BLOCK_BYTES: usize = 2_300;
 /// Name of the diagnostic for segments that do not fit into the model.

@@ -22,7 +22,8 @@ pub struct KernelPart {
     /// Burst-configs of the chunks that were read, in order of first use.
     pub burst_configs: Vec<u64>,
     /// Burst-configs that services of the host used in batches that touch the shown time, without
-    /// those in `burst_configs`, in ascending order. Only parts of a timeline have them.
+    /// those in `burst_configs`, in ascending order. Only parts for a timeline or a request have
+    /// them.
     pub services_configs: Vec<u64>,
     /// Numbers of events lost from the start of the recording to the last chunk that was read.
     pub lost: LossCounts,
@@ -176,8 +177,9 @@ pub(super) fn between(
     Ok((parts, damage))
 }
 
-/// Chunk of a recording, with the system calls and intervals that ended in it. If no window
-/// continues into the next chunk, those without an end are included.
+/// Chunk of a recording, with the system calls and intervals that ended in it. If a window
+/// continues into the next chunk, those that ended with the last event are in that one; otherwise,
+/// those without an end are included.
 pub(super) struct ChunkView {
     /// Events of the chunk and of the preceding chunk, if a window spans both, and their
     /// interpretation.

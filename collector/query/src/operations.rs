@@ -27,20 +27,21 @@ pub const OPERATIONS: (OperationsQuestion, PathsQuestion) =
 /// counted.
 const OPERATIONS_MAX: usize = 4_096;
 
-/// Frequency and durations of one operation in all selected requests.
+/// Frequency and durations, in all selected requests, of the spans of one operation or of the calls
+/// between two services.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OperationTimes {
-    /// Durations of the operation's spans.
+    /// Durations of the spans or calls.
     pub duration: Distribution,
-    /// Number of requests in which the operation occurs.
+    /// Number of requests with such a span or call.
     pub requests: WeightedCount,
-    /// Number of spans that failed.
+    /// Number of spans or calls that failed.
     pub failed: WeightedCount,
-    /// Duration of the longest span in ns, and its request. Among equally long spans, the span of
-    /// the request with the lowest id counts.
+    /// Duration of the longest span or call in ns, and its request. Among equally long ones, that
+    /// of the request with the lowest id counts.
     pub longest: Option<(u64, TraceId)>,
-    /// Request that was counted last. All spans of a request are observed together, so this
-    /// suffices to count each request once.
+    /// Request that was counted last. A whole request is observed at once, so this suffices to
+    /// count each request once.
     counted: Option<TraceId>,
 }
 

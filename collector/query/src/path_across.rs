@@ -53,7 +53,7 @@ pub struct LegRequest {
     pub root: String,
 }
 
-/// Returns the critical path of one request, with its links; `None` if there is no such request.
+/// Returns the critical path of one request, with its links; `None` if no such request is selected.
 /// With `is_across`, also follows the path into the requests that it links to.
 ///
 /// # Errors

@@ -42,7 +42,7 @@ pub struct TraceAnswer {
     pub root: Option<String>,
     /// Start of the request, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// Critical path, with the slack of every segment.
+    /// Critical path, with the slack of every segment, which is 0 if it is uncertain.
     pub path: TracePath,
 }
 

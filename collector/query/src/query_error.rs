@@ -19,7 +19,7 @@ pub enum QueryError {
         /// running; otherwise 0.
         unflushed_bytes: u64,
     },
-    /// The requested trace does not exist.
+    /// The requested trace does not exist, or is not selected.
     #[error("there is no trace {trace} in {data}")]
     NoSuchTrace { trace: String, data: String },
     /// The store has no kernel recording.
@@ -119,10 +119,10 @@ pub enum QueryError {
          record"
     )]
     NoLoads(String),
-    /// No process of the service measured its usage.
+    /// No process of the service measured its usage, or none is to be pooled.
     #[error("no process of the service {service} was measured; there are: {known}")]
     NoSuchService { service: String, known: String },
-    /// Several services were measured, and the user chose none to pool.
+    /// Several services or none were measured, and the user chose none to pool.
     #[error("processes of several services were measured, choose a service: {known}")]
     WhichService { known: String },
     /// There are more measurements of usage than are kept in memory.

@@ -74,7 +74,7 @@ pub struct RequestRate {
     pub column_ns: i64,
     /// Number of spans per root operation in each column.
     pub columns: Vec<BTreeMap<u32, u64>>,
-    /// Root operations (`service:name`), indexed by number.
+    /// Root operations (`service:name`), indexed by number; empty if the number is free.
     pub roots: Vec<String>,
     /// Start of the newest counted span in all files, in ns since the Unix epoch; `None` if
     /// `columns` is empty.

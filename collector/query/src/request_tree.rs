@@ -40,9 +40,9 @@ impl SpanNode<'_> {
     }
 }
 
-/// Returns the spans of a request. Each span comes before its children, and siblings are in order
-/// of their starts. A span whose parent is missing is a root. Of the spans in and below a cycle of
-/// parents, the earliest is a root. Of several spans with the same id, only one is returned.
+/// Returns the spans of a request. Siblings are in order of their starts. A span whose parent is
+/// missing is a root, and so is the earliest span in or below a cycle of parents. Without cycles,
+/// each span comes before its children. Of several spans with the same id, only one is returned.
 #[must_use]
 pub fn tree(records: &TraceRecords) -> Vec<SpanNode<'_>> {
     let known: HashSet<u64> = records.spans.iter().map(|span| span.span_id).collect();

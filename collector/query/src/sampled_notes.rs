@@ -70,7 +70,8 @@ impl BurstRequests {
     }
 
     /// Returns the bursts from the millisecond of the first request to the end of the last one's
-    /// burst, as half-open intervals in ns since the Unix epoch, in order.
+    /// burst (of its millisecond if the burst never closes), as half-open intervals in ns since the
+    /// Unix epoch, in order.
     pub fn bursts(&self, config: BurstConfig) -> impl Iterator<Item = (i64, i64)> {
         let ms = |time_ns: i64| u64::try_from(time_ns / 1_000_000).unwrap_or(0);
         let ns =

@@ -12,11 +12,11 @@
 //! ```
 //!
 //! `a` and `b` are indexes into `segments`. The three counts are numbers of traces. In `together`
-//! traces, both segments occur. In `contradicted` of them, some b certainly starts before an a has
-//! ended; 0 if `a` is `b`. In `overlapping` of them, a and b certainly overlap. Every pair seen
-//! together is listed in both directions, so that any tolerance can be applied later. `version`
-//! increases when an older program would misread a file. Additional keys do not change it, and
-//! readers ignore them.
+//! traces, both segments occur; if `a` is `b`, the segment occurs several times. In `contradicted`
+//! of them, some b certainly starts before an a has ended; 0 if `a` is `b`. In `overlapping` of
+//! them, a and b certainly overlap. Every pair seen together is listed in both directions, so that
+//! any tolerance can be applied later. `version` increases when an older program would misread a
+//! file. Additional keys do not change it, and readers ignore them.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek as _, Write};

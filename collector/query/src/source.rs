@@ -385,8 +385,8 @@ impl Source {
     }
 
     /// Passes the requests of a trace to `visit`, until `visit` returns `false`. The only request
-    /// is the trace itself, unless it contains a [connection](stroboscope_analysis::connection) or
-    /// declared requests. Returns false if `visit` stopped it.
+    /// is the trace itself, unless it contains a [connection](stroboscope_analysis::connection),
+    /// requests of one, or declared requests. Returns false if `visit` stopped it.
     pub fn for_each_request(
         &self,
         records: &mut TraceRecords,

@@ -39,7 +39,7 @@ impl PartRequests {
         bursts: &[(i64, i64)],
         notes: Notes,
     ) -> ExperimentReport {
-        // Makes the order of the requests independent of the order of reading.
+        // `number_bursts` and `covered` take the first and the last request.
         self.seen
             .sort_unstable_by_key(|seen| (seen.at_ns, seen.observed.unit));
         let is_of_bursts = bursts.len() > 1;

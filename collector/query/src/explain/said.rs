@@ -1,5 +1,5 @@
-//! Table of the attributes of sampled requests on both sides of a change, cached in the data
-//! directory.
+//! Table of the attributes of sampled requests on both sides of a change, which the data directory
+//! may cache.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -222,7 +222,7 @@ fn requests(
         };
         found.requests.push((request, contrasted.is_beyond));
     };
-    // Ignores the notes, because the comparison of the periods has already taken the same ones.
+    // Ignores the notes, because the comparison has already taken notes about these requests.
     let (found, _) = period.source.fold(
         "reading attributes",
         period.selection,

@@ -98,8 +98,8 @@ impl ProvenanceLogs<'_> {
     /// accepts.
     ///
     /// Sources are the items at which the query of an output ends or, with `is_source`, the items
-    /// that it accepts, wherever they are. All outputs of one log form one query, unless it has too
-    /// many flows. Its sweep over the log computes each set once.
+    /// that it accepts, wherever they are. The outputs of one log that no earlier log has form one
+    /// query, unless it has too many flows. Its sweep over the log computes each set once.
     ///
     /// # Errors
     /// Returns an error if the result needs more memory than `share` allows.

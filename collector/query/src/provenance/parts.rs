@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{ByteFlow, ByteRanges, BytesByItem, ProvenanceAnswer};
 
-/// Maximum number of different intervals of an output. Bytes beyond are one part.
+/// Maximum number of intervals of an output. The last of so many has all further bytes.
 const INTERVALS_MAX: usize = 1_024;
 
 /// Successive bytes of an output, and the bytes that made them.

@@ -113,7 +113,7 @@ pub enum ShardError {
         path: PathBuf,
         shard: Shard,
     },
-    /// The files are of different snapshots of the store.
+    /// Two files, or a file and this run, are of different snapshots of the store.
     #[error(
         "{} and {} are of different snapshots: the files of the store were not the same ({first_files} and {files} \
          files). Read a copy of the store, or one that no collector writes to, and run all shards again",

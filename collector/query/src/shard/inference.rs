@@ -132,8 +132,8 @@ pub struct MergedInference {
 /// which parts do not preserve.
 ///
 /// # Errors
-/// Fails if a file is damaged or of another report, if the clocks require a second reading, if no
-/// trace is selected and complete, or if there is too little memory.
+/// Fails if a file is damaged, if the parts are of a report, if the clocks require a second
+/// reading, if no trace is selected and complete, or if there is too little memory.
 pub fn merge_parts(
     parts: &PartSet,
     convergence: bool,
@@ -187,8 +187,8 @@ fn hold(model: &Model, share: &mut QueryShare) -> Result<(), QueryError> {
 /// Merges the evidence of all parts about the clocks, and saves the alignment to `to`.
 ///
 /// # Errors
-/// Fails if a file is damaged or of another report, if there is too little memory, or if the file
-/// cannot be written.
+/// Fails if a file is damaged, if the parts are of a report, if there is too little memory, or if
+/// the file cannot be written.
 pub fn merge_clocks(parts: &PartSet, to: &Path, share: &mut QueryShare) -> Result<(), ShardError> {
     parts.check_is_of_inference()?;
     let mut evidence = ClockEvidence::new();

@@ -13,7 +13,7 @@ use super::{Head, Kind, ShardReport, Snapshot};
 use crate::infer_settings::InferSettings;
 use crate::query_error::QueryError;
 
-/// Memory needed to decode a part's contents, as a multiple of their length.
+/// Memory needed to decode the contents of a file, as a multiple of their length.
 pub(super) const CONTENTS_FORMS: usize = 4;
 
 /// Part whose checksum and head were read.
