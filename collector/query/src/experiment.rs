@@ -83,7 +83,7 @@ pub struct ExperimentReport {
     /// Time from the first request's start to the last one's, in ns. Requests in the time range of
     /// equal treatment do not count; those in `left_out` do.
     pub covered_ns: u64,
-    /// Number of the week's 168 hours in which both sides have requests, of those that count for
+    /// Number of the week's 168 hours in which both sides have requests that count for
     /// `covered_ns`.
     pub hours_of_week: usize,
     /// Metrics of all requests, then those of each of the eight most frequent root operations, if

@@ -16,7 +16,7 @@ pub struct InferSettings {
     /// True to treat the trailing token of an event-log event's name as its data element, see
     /// [`from_events`](stroboscope_analysis::segment::from_events).
     pub trailing_elements: bool,
-    /// Interval between the points of the convergence series; `None` for no series.
+    /// Initial interval between the points of the convergence series; `None` for no series.
     pub convergence: Option<LineLimit>,
     /// Maximum number of segments that the model distinguishes.
     pub max_segments: usize,

@@ -145,7 +145,7 @@ impl Notes {
         self.add_damage_by(damage, u64::max);
     }
 
-    /// Adds damage; `rows` combines the numbers of rows read of a file on both sides.
+    /// Adds damage. For a file that is already listed, `rows` combines both numbers of rows read.
     fn add_damage_by(&mut self, damage: Vec<Damage>, rows: fn(u64, u64) -> u64) {
         for flaw in damage {
             match self.damage.iter_mut().find(|known| known.file == flaw.file) {

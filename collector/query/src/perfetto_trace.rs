@@ -10,7 +10,7 @@ use stroboscope_kernel_model::{ClockLog, ClockSample};
 use super::kernel::KernelPart;
 use super::request_tree::tree;
 
-/// Error in the choice of the host whose kernel a Perfetto trace shows. A trace shows one host.
+/// Error in the choice of the host whose kernel a Perfetto trace shows. A trace shows one kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PerfettoHostError {
     /// The kernels of several hosts were recorded, and no host was chosen.

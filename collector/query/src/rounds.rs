@@ -20,7 +20,7 @@ pub(super) struct Rounds {
     pace: LineLimit,
     /// Index of this part, and number of parts.
     part: (u64, u64),
-    /// Number of traces in the previous rounds, over all parts.
+    /// Nominal number of traces in the previous rounds, over all parts.
     before: u64,
     sender: SyncSender<Model>,
 }

@@ -83,8 +83,8 @@ impl<'a> Flows<'a> {
         Self { answer, by_output }
     }
 
-    /// Returns the flows that made some of these bytes of an output, each with those of the bytes
-    /// that it made.
+    /// Returns the flows that made some of these bytes of an output, each with the part of the
+    /// bytes that it made.
     fn to(&self, output: u64, bytes: Range<u64>) -> impl Iterator<Item = (&ByteFlow, Range<u64>)> {
         let flows = self.by_output.get(&output).into_iter().flatten();
         flows.filter_map(move |flow| {
