@@ -202,9 +202,9 @@ fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
 ///
 /// A window may continue from one chunk into the next, as in a recording that is always on. The
 /// later chunk is then interpreted together with the earlier one, and its view leaves out the calls
-/// and intervals that ended in the earlier one. The boundary between two chunks therefore cuts no
-/// interval, and none counts twice. An interval that is longer than a chunk is cut at the start of
-/// the preceding chunk. Memory holds at most three different chunks, one of them twice.
+/// and intervals of the earlier view. The boundary between two chunks therefore cuts no interval,
+/// and none counts twice. An interval that is longer than a chunk is cut at the start of the
+/// preceding chunk. Memory holds at most three different chunks, one of them twice.
 ///
 /// # Errors
 /// Fails if the store cannot be listed.
