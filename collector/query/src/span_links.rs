@@ -14,7 +14,7 @@ use super::source::Source;
 
 /// Attribute with the links of a span to other spans.
 pub(super) const LINKS: &str = "links";
-/// Maximum number of a request's links to read, and of traces that link to it.
+/// Maximum number of a request's links to read, and of traces that may link to it.
 const LINKS_MAX: usize = 10_000;
 /// Maximum number of links that are listed.
 const LISTED_MAX: usize = 50;
@@ -87,7 +87,7 @@ pub struct Follows {
     pub before: u64,
     /// Number of links found whose order is unknown.
     pub unknown: u64,
-    /// Number of links, or of linking traces, beyond the maximum of 10,000, which were not read.
+    /// Number of links, or of traces that may link, beyond the maximum of 10,000; none is read.
     pub unread: u64,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
@@ -151,7 +151,7 @@ impl Follow {
 }
 
 impl Follows {
-    /// Returns the number of links whose other span was not found in the store.
+    /// Returns the number of a request's links whose producer was not found; 0 for links to it.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.links.saturating_sub(self.found + self.unread)

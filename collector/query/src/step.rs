@@ -2,9 +2,9 @@
 //!
 //! The pass keeps the latencies of the main root operations in narrow columns of time. The limit on
 //! columns counts only those with requests, so that an idle hour does not blur the minutes around
-//! it. The columns of a root operation are cut into blocks at its longest pauses. The first search
-//! is for [a change](stroboscope_analysis::statistics::last_change) of the latencies' ranks from
-//! block to block. If there is none, the second search is for a change in the share of requests
+//! it. The columns of a root operation are cut into blocks at pauses. The first search is for
+//! [a change](stroboscope_analysis::statistics::last_change) of the latencies' ranks from block to
+//! block. If there is none, the second search is for a change in the share of requests
 //! that take at least the 95th percentile of all requests: a slowdown of a tenth of the requests
 //! hardly changes the median. The third search is for a doubtful change of the ranks.
 
@@ -39,12 +39,12 @@ const TAIL_RATIO_MIN: f64 = 1.5;
 /// operation, a small change of their mix may move the median from one kind to the other.
 const APART_MIN: f64 = 0.6;
 /// Minimum factor of the median and minimum result of [`apart`] for a doubtful step, which is
-/// reported although there are too few requests to exclude chance.
+/// reported although it may be due to chance.
 const DOUBTFUL: [f64; 2] = [1.5, 0.75];
 /// Maximum p-value of a doubtful step.
 const DOUBTFUL_P_MAX: f64 = 0.1;
 /// Approximate size, in standard errors, from which a step is no false alarm, although the search
-/// tries every instant.
+/// tries many instants.
 const CLEAR_ERRORS: f64 = 4.0;
 /// Bits of precision of a latency band. Latencies below 256 ns are exact. The width of other bands
 /// is at most 1 / 2^7 of the latency, which is under 1 %.

@@ -67,14 +67,14 @@ impl BurstPart {
     }
 }
 
-/// Sums over all kernel recordings of a store. Times are in ns.
+/// Sums over the kernel recordings of a store that have windows. Times are in ns.
 #[derive(Debug, Default)]
 pub struct KernelOverview {
-    /// Number of recordings read.
+    /// Number of recordings.
     pub recordings: usize,
     /// Number of windows that opened.
     pub windows: u64,
-    /// Number of events read.
+    /// Number of events in the chunks of recordings that have windows.
     pub events: u64,
     /// Number of events lost, summed over all recordings.
     pub lost: u64,
@@ -96,7 +96,7 @@ pub struct KernelOverview {
     pub other_waits: WaitSum,
     /// Trace ids of the stored requests that the kernel worked for, by the low half of the id.
     pub ids: HashMap<u64, u128>,
-    /// Architecture that defines the numbers of system calls.
+    /// Architecture of the recording read last, which defines the numbers of system calls.
     pub architecture: Architecture,
     /// Files of kernel events that could not be read in full.
     pub damage: Vec<Damage>,
@@ -179,11 +179,12 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
     })
 }
 
-/// Returns the kernel activity for a trace in an interval of wall time (ns since the Unix epoch,
-/// inclusive), one part per recording, and the damage found. `low` is the low half of the trace id.
+/// Returns the kernel activity for a trace, one part per recording, and the damage found. Covers the
+/// windows that touch an interval of wall time (ns since the Unix epoch, inclusive). `low` is the
+/// low half of the trace id.
 ///
 /// # Errors
-/// Fails if the store cannot be listed.
+/// Fails if the store cannot be listed, or if its batches cannot be merged.
 pub fn kernel_of(
     source: &Source,
     low: u64,
@@ -405,10 +406,11 @@ fn requests_between(
     ))
 }
 
-/// Sums up all kernel recordings of a store.
+/// Sums up the kernel recordings of a store that have windows.
 ///
 /// # Errors
-/// Fails if the store has no kernel recording or cannot be read, or if there is too little memory.
+/// Fails if there is no such recording, if the store cannot be read, or if there is too little
+/// memory.
 pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     let mut overview = KernelOverview::default();
     let mut lost: BTreeMap<u128, LossCounts> = BTreeMap::new();

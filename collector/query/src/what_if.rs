@@ -24,7 +24,7 @@ pub struct WhatIfReport {
     /// assumes that a segment that was seen to wait does no work before the awaited event.
     pub latency: LatencyChange,
     /// Change under the opposite assumption: a segment that was seen to wait first worked for as
-    /// long as its times allow.
+    /// long as its times allow. No request takes less time than under the first assumption.
     pub longest: LatencyChange,
     /// Change of `latency` by root operation. Root operations with callers come first. Within both
     /// groups, the order is by total latency, the largest first.
@@ -44,8 +44,8 @@ pub struct WhatIfReport {
 /// Reads the critical paths twice: to learn the dependencies of waits, and to replay the traces.
 ///
 /// # Errors
-/// Fails if `segments` is empty, if the store cannot be read, if no trace is selected and complete,
-/// or if there is too little memory.
+/// Fails if `segments` is empty, if the store cannot be read, if no trace is selected, or if there
+/// is too little memory.
 pub fn what_if(
     study: &Study,
     segments: Vec<SegmentId>,

@@ -31,7 +31,7 @@ pub(crate) fn without_covered<'a>(
     named
 }
 
-/// Returns the paths of all thinned files in `files` of each hour that has a thinned file missing
+/// Returns the paths of the thinned files in `files`, for each hour whose thinned files are not all
 /// in `uploaded`. They are published once all thinned files of the hour are uploaded, so that
 /// readers see the hour thinned in all tables or in none.
 pub(crate) fn half_thinned(

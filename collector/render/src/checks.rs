@@ -43,7 +43,7 @@ pub struct CheckList {
 const CHECKS_SHOWN_MAX: usize = 50;
 /// Maximum number of reasons for each check in Markdown.
 const REASONS_SHOWN_MAX: usize = 3;
-/// Maximum number of characters of each text in Markdown.
+/// Maximum number of characters of each text in Markdown, before escaping.
 const CHARACTERS_SHOWN_MAX: usize = 500;
 
 impl CheckOutcome {

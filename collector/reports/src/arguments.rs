@@ -45,8 +45,8 @@ impl DataArguments {
         Ok(&self.data)
     }
 
-    /// Returns these arguments. If they name the default directory, which is no store itself but
-    /// has directories of demos, returns the newest of these and prints its path.
+    /// Returns these arguments. If they name the default directory, and it is no store but contains
+    /// demos, returns the newest demo instead, and prints its path.
     #[must_use]
     pub fn or_newest_demo(self) -> Self {
         let Some(data) = newest_demo(&self.data) else {

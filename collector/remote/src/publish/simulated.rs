@@ -24,7 +24,7 @@ impl SimulatedPublisher {
         Rounds::of(settings, runtime, flushed, Arc::default()).map(Self)
     }
 
-    /// Publishes the files that are ready. Returns true if all were uploaded. Blocks until then.
+    /// Publishes the files that are ready, and blocks meanwhile. Returns true if all were uploaded.
     ///
     /// # Errors
     /// Returns an error if the round fails. After [`RemoteError::Fenced`], the caller must begin no

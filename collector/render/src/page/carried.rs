@@ -6,8 +6,8 @@ use url::form_urlencoded;
 const NAMES: [&str; 5] = ["since", "until", "root", BEFORE, AFTER];
 const BEFORE: &str = "before";
 const AFTER: &str = "after";
-/// Pages that compare two periods. Links to other pages take the later period as their range, if it
-/// has the form `SINCE..UNTIL`.
+/// Pages that compare two periods. Links to other pages take the period `after` as their range, if
+/// it has the form `SINCE..UNTIL`.
 const COMPARING: [&str; 2] = ["/compare", "/explain"];
 /// Alternative names of the parameters for the ends of a range, with the usual names.
 const OTHER_NAMES: [(&str, &str); 2] = [("from", "since"), ("to", "until")];
@@ -87,8 +87,8 @@ impl CarriedParameters {
         }
     }
 
-    /// Returns the parameters for pages that do not compare. Their range is the later of the two
-    /// periods, if it has the form `SINCE..UNTIL`.
+    /// Returns the parameters for pages that do not compare. Their range is the period `after`, if
+    /// it has the form `SINCE..UNTIL`.
     fn taken_elsewhere(&self) -> Vec<Parameter> {
         let given = self.given.iter();
         let Some((since, until)) = self.value(AFTER).split_once("..") else {

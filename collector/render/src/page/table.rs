@@ -250,7 +250,7 @@ fn write_breakable(html: &mut Html, text: &str) {
         };
         let is_end = match character {
             ':' | '/' => next != character && next != ' ',
-            // No break precedes a digit, so that short numbers and dates stay whole.
+            // These end no part before a digit, so that short numbers and dates stay whole.
             '.' | '_' | '-' => next.is_alphabetic(),
             _ => character.is_lowercase() && next.is_uppercase(),
         };

@@ -15,7 +15,7 @@ const PLOT_PX: f64 = 230.0;
 /// the legend.
 const BELOW_PX: f64 = 46.0;
 const LEGEND_PX: f64 = 24.0;
-/// Factor between the highest value and the end of a linear vertical axis, except one of shares.
+/// Factor between the highest value and the end of a linear vertical axis, except `Kind::Share`.
 const HEADROOM: f64 = 1.05;
 /// Maximum number of characters of a name in a legend.
 const NAME_CHARS: usize = 28;

@@ -29,7 +29,7 @@ const LAYER_GAP_PX: (f64, f64) = (44.0, 150.0);
 const LAYER_GAP_PER_PX: f64 = 0.15;
 /// Maximum space between the ends of edges at a box.
 const END_GAP_PX: f64 = 14.0;
-/// Height of a loop, and its distance from its box.
+/// Distance between the ends of a loop, and distance of its control points from its box.
 const LOOP_PX: Px = (20.0, 24.0);
 /// Space between connected parts, and the minimum of the width that a row of parts may fill.
 const PART_GAP_PX: f64 = 40.0;
