@@ -187,7 +187,7 @@ impl Follows {
 }
 
 /// Returns the valid links of a trace's spans to spans of other traces, in order and without
-/// repetitions. The records must have the attribute [`LINKS`].
+/// repetitions. The records must have been read with the attribute [`LINKS`].
 pub(super) fn links_of(records: &TraceRecords) -> Vec<SpanLink> {
     let own = records.stored_id();
     let mut links = Vec::new();
@@ -223,8 +223,8 @@ pub(super) struct LinkReader<'a> {
 }
 
 impl LinkReader<'_> {
-    /// Returns the links of a request. The records must have the attribute [`LINKS`], and
-    /// timestamps that `alignment` corrected.
+    /// Returns the links of a request. The records must have been read with the attribute
+    /// [`LINKS`], and `alignment` must have corrected their timestamps.
     pub(super) fn followed(self, records: &TraceRecords) -> Result<Follows, QueryError> {
         let mut links = links_of(records);
         let mut follows = Follows {

@@ -32,7 +32,7 @@ const COLUMNS_MAX: usize = 512;
 /// in either direction without a cause.
 const RATIO_MIN: f64 = 1.2;
 /// Quantile that the second search examines, and that every step reports. In the second search, it
-/// must change by at least [`TAIL_RATIO_MIN`].
+/// must change by a factor of at least [`TAIL_RATIO_MIN`].
 const TAIL: f64 = 0.95;
 const TAIL_RATIO_MIN: f64 = 1.5;
 /// Minimum result of [`apart`] in the first search. If two kinds of requests share a root

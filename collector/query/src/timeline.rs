@@ -179,9 +179,9 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
     })
 }
 
-/// Returns the kernel activity for a trace, one part per recording, and the damage found. Covers the
-/// windows that touch an interval of wall time (ns since the Unix epoch, inclusive). `low` is the
-/// low half of the trace id.
+/// Returns the kernel activity for a trace, one part per recording, and the damage found. Covers
+/// the windows that touch an interval of wall time (ns since the Unix epoch, inclusive). `low` is
+/// the low half of the trace id.
 ///
 /// # Errors
 /// Fails if the store cannot be listed, or if its batches cannot be merged.

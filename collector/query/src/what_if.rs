@@ -29,8 +29,8 @@ pub struct WhatIfReport {
     /// Change of `latency` by root operation. Root operations with callers come first. Within both
     /// groups, the order is by total latency, the largest first.
     pub by_root: Vec<(String, LatencyChange)>,
-    /// Number of segments that wait for other segments between their start and end, and number of
-    /// segments that wait before their start. Waits in shared queues do not count.
+    /// Number of segments that wait between their start and end, and number of segments that wait
+    /// before their start. Waits in shared queues do not count.
     pub waiting: (usize, usize),
     /// Number of queues at which requests wait for each other.
     pub shared_queues: usize,

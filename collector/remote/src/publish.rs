@@ -491,7 +491,7 @@ fn local(
     }
 }
 
-/// Lowers this thread's priority below the intake's, on Linux.
+/// Lowers this thread's priority to the minimum, on Linux.
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 19) {

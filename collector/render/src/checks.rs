@@ -13,9 +13,9 @@ use crate::show::{scrubbed, shortened};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CheckOutcome {
     Failed,
-    /// The data cannot tell, and that fails the pipeline.
+    /// There is no verdict, and that fails the pipeline.
     Error,
-    /// The data cannot tell, and that does not fail the pipeline.
+    /// There is no verdict, and that does not fail the pipeline.
     Skipped,
     Passed,
 }

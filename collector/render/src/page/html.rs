@@ -5,12 +5,12 @@ use std::fmt::{Display, Write as _};
 
 use crate::picture::{Picture, visible};
 
-/// A page, or a part of one, under construction.
+/// Page, part of a page, or XML file under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Html(String);
 
 impl Html {
-    /// Creates an empty page.
+    /// Creates empty markup.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -183,8 +183,8 @@ pub enum Ink {
 }
 
 impl Timeline {
-    /// Returns the styles in use, with their meanings. Omits that of intervals off critical paths
-    /// if no interval is on one.
+    /// Returns the styles in use, with their meanings. Omits the style of intervals off critical
+    /// paths if no interval is on one.
     #[must_use]
     pub fn legend(&self) -> Vec<(Ink, &'static str)> {
         let any =

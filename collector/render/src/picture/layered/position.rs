@@ -103,8 +103,8 @@ fn wanted(
 /// minimises the weighted sum of squared deviations from the wanted positions (isotonic regression
 /// by pooling adjacent violators).
 pub(super) fn spread(wanted: impl Iterator<Item = (f64, f64)>, distances: &[f64]) -> Vec<f64> {
-    // Runs of vertices at minimum distance: a vertex's position minus its distance, which all of
-    // them share, their weight, and their length.
+    // Runs of vertices at minimum distance: the position minus the distance, which all vertices of
+    // a run share; the sum of their weights; and their number.
     let mut runs: Vec<(f64, f64, usize)> = Vec::new();
     for ((place, weight), distance) in wanted.zip(distances) {
         let mut run = (place - distance, weight, 1);
