@@ -27,7 +27,11 @@ const STEPS_MAX: usize = 8_000_000;
 /// all choices would take too long.
 pub fn rank_sum_two_sided(strata: &[RankStratum], doubled_sum: u64) -> Option<f64> {
     let steps = strata.iter().fold(0usize, |steps, stratum| {
-        let of_stratum = [stratum.doubled_ranks.len(), stratum.later, most_sum(stratum)];
+        let of_stratum = [
+            stratum.doubled_ranks.len(),
+            stratum.later,
+            most_sum(stratum),
+        ];
         steps.saturating_add(of_stratum.into_iter().fold(1, usize::saturating_mul))
     });
     if steps > STEPS_MAX {
