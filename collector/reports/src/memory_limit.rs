@@ -1,4 +1,4 @@
-//! `--memory-limit` of subcommands that read.
+//! `--memory-limit` of reports, workers and tools, and its default.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ use crate::size::parse_size;
 const MIB: u64 = 1 << 20;
 /// Minimum of the default limit, in bytes.
 const LEAST_DEFAULT: u64 = 256 * MIB;
-/// Minimum that `--memory-limit` accepts, in bytes.
+/// Minimum that [`parse_reading_limit`] accepts, in bytes.
 const LEAST_TO_READ: u64 = 32 * MIB;
 /// Assumed memory in bytes if neither the machine nor a control group reports any.
 const UNKNOWN: u64 = 4_096 * MIB;
@@ -30,7 +30,7 @@ pub fn parse_reading_limit(text: &str) -> Result<u64, String> {
 }
 
 /// Returns the memory of the subcommand that this process runs. All calls return the same memory,
-/// so only the first call's `limit` counts. It is in bytes; `None` stands for the default limit.
+/// so only the first call's `limit` counts. `limit` is in bytes; `None` stands for the default.
 pub fn of_verb(limit: Option<u64>) -> QueryMemory {
     static OF_PROCESS: OnceLock<QueryMemory> = OnceLock::new();
     let limit = || usize::try_from(limit.unwrap_or_else(default_limit)).unwrap_or(usize::MAX);

@@ -26,8 +26,8 @@ use crate::verb::{ReadingVerb, Report};
 
 /// Maximum number of operations in the picture.
 const OPERATIONS_SHOWN: usize = 10;
-/// Ratio of the medians with and without failed requests above which a report states that failed
-/// requests shift the median.
+/// Factor between the medians with and without failed requests, above which a report states that
+/// failed requests shift the median.
 pub(crate) const MEDIANS_RATIO: f64 = 1.1;
 
 /// Show how long requests take, when that changed, what they wait for, and how many failed
@@ -192,8 +192,8 @@ impl OverviewReport {
         })
     }
 
-    /// Describes the latency without failed requests, and their effect on the median; `None` if
-    /// none failed.
+    /// Describes the latency without failed requests, and whether failed ones pull the median up or
+    /// down; `None` if none failed.
     #[must_use]
     pub fn without_failed_text(&self) -> Option<String> {
         let others = self.latency_without_failed.as_ref()?;

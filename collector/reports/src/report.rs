@@ -66,9 +66,9 @@ pub struct ReportVerb {
     tradeoffs: Option<PathBuf>,
 }
 
-/// Denominator of the convergence's initial pace, by default: it gets a point each time that the
-/// number of traces has grown by one part in this many. Even a large store gets only some hundreds
-/// of points, most of them early, when the model changes most. A picture could not show more.
+/// Default denominator of the convergence's initial pace: a point is due each time that the number
+/// of traces has grown by one part in this many, and by one at least. Even a large store gets only
+/// some hundreds of points, most of them early, when the model changes most.
 const CONVERGENCE_PART: u64 = 32;
 
 /// Share of requests that count as slow, as in `anomalies` without arguments.
@@ -77,7 +77,7 @@ const SLOWEST: f64 = 0.05;
 const DIFFERENT_SHOWN: usize = 15;
 /// Maximum number of changed categories to show.
 const MUTATIONS_SHOWN: usize = 10;
-/// Maximum number of segments in other tables.
+/// Maximum number of segments or operations in other tables.
 const SEGMENTS_SHOWN: usize = 50;
 
 impl ReportVerb {

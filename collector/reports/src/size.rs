@@ -1,6 +1,6 @@
 //! Parses sizes on the command line.
 
-/// Minimum size that is accepted without a unit, as bytes.
+/// Minimum size in bytes that is accepted with nothing behind the number.
 const UNITLESS_MIN: u64 = 1_000;
 
 /// Parses a number with a decimal or binary unit to bytes. Rejects 0, and a small number with

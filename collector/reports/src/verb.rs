@@ -122,9 +122,9 @@ pub trait PageVerb {
 /// A subcommand that servers answer, as a page or as a tool for agents.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Name of the subcommand.
+    /// Name of the subcommand; for a nested one, that of its parent.
     pub name: &'static str,
-    /// Name with its parent subcommand, if it has one.
+    /// Full name of the subcommand, such as `tradeoffs log`.
     pub words: &'static str,
     /// Arguments that the page does not have, besides those for paths and for printing.
     pub without: &'static [&'static str],

@@ -166,7 +166,7 @@ impl Condition {
         }
     }
 
-    /// Reports whether the condition is about kernel events instead of spans.
+    /// Reports whether the condition names the field `kernel`, even if it is about spans, too.
     #[must_use]
     pub fn names_kernel(&self) -> bool {
         self.names(&|field| *field == Field::Kernel)

@@ -9,14 +9,14 @@ use std::sync::Arc;
 pub enum Field {
     /// Name of the operation, log event or kernel event.
     Name,
-    /// Service that recorded the span, or task of a log event.
+    /// Service of the span, or of a kernel event's span; task of a log event.
     Service,
-    /// Host that recorded the span.
+    /// Host that recorded the span or event.
     Host,
     /// `resource.host.name`: this attribute of the resource or, if the resource has neither
     /// `host.name` nor `host.id` nor `k8s.pod.name`, the recording host.
     ResourceHost,
-    /// Duration of the span, in ns.
+    /// Duration of the span or event, in ns.
     Duration,
     /// Kind of the span: `server`, `client`, `producer`, `consumer`, `internal` or `unspecified`.
     Kind,
@@ -158,9 +158,8 @@ impl Field {
         }
     }
 
-    /// Returns the stored names of the attribute that the user named by this field. The list is
-    /// empty for attributes of links, for `resource.host.name`, and for fields that are no
-    /// attributes.
+    /// Returns the stored names of the attribute behind [`Field::AnyScope`], [`Field::Attribute`]
+    /// or [`EventField::Attribute`]. The list is empty for other fields.
     #[must_use]
     pub fn asked_keys(&self) -> Vec<String> {
         match self {

@@ -208,7 +208,7 @@ impl PageInput<'_> {
         show_pairs(&pairs, doc);
     }
 
-    /// Shows data that was lost, left out or doubtful.
+    /// Shows how much data was read, lost, left out or doubtful.
     fn quality(&self, doc: &mut Doc) {
         let (inference, recorded, notes) =
             (self.known.inference, &self.recorded, &self.overview.notes);

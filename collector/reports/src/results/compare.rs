@@ -1,4 +1,4 @@
-//! Changes between two periods, as `compare` shows them.
+//! Changes between two periods, as `compare` and `report` show them.
 
 mod before_and_after;
 mod evidence;

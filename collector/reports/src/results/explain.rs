@@ -211,8 +211,8 @@ impl LeafRow {
         among_later.chain(leaves).collect()
     }
 
-    /// Converts a leaf. Both of its sides are of the period `within`; with `None`, the sides are
-    /// the two periods.
+    /// Converts a leaf. Both of its sides are of the period `within`; with `None`, they are of both
+    /// periods.
     fn of(leaf: &ExplainedLeaf, within: Option<Period>) -> Self {
         let requests = leaf.stored.iter().sum();
         let [changed_share, others_changed_share] = leaf.changed_shares();

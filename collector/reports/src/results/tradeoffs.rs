@@ -158,7 +158,7 @@ rows! {
 }
 
 impl PolicySays {
-    /// Returns the report of a policy; `not_learned` names points without a model.
+    /// Returns the report of a policy; `not_learned` states which models are missing, and why.
     pub fn of(policy: &Policy, not_learned: Vec<String>, notes: Notes) -> Self {
         let points = || policy.points.iter();
         Self {
@@ -175,7 +175,7 @@ impl PolicySays {
         }
     }
 
-    /// Adds the quality of the slack predictions, and the omissions.
+    /// Adds the quality of the slack predictions, and the keys and services without a prediction.
     pub fn judge_slack(&mut self, learned: &SlackModelReport) {
         if let Some(slack) = &mut self.slack {
             slack.judge(learned);

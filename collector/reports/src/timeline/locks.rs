@@ -1,4 +1,4 @@
-//! Locks and futexes at which requests waited: a row for each, or one of them in detail.
+//! Locks and futexes at which requests waited: a row for each, or those of one name in detail.
 
 use std::collections::HashMap;
 

@@ -163,7 +163,7 @@ impl<'a> RequestJson<'a> {
     }
 }
 
-/// Returns the name that its source gave a request, else its id.
+/// Returns the name that the source of a request gave it, else its id.
 fn name(records: &TraceRecords) -> String {
     records
         .name

@@ -121,7 +121,7 @@ impl FailureShiftRow {
         self.changed
     }
 
-    /// Describes the rise of the share of failed requests, if it is more than chance.
+    /// Describes the rise of the share of failed requests, if it is more than chance and matters.
     pub(super) fn rise(&self) -> Option<Finding> {
         (self.changed && self.rates.after > self.rates.before).then(|| Finding {
             of: self.root.clone(),
