@@ -167,7 +167,7 @@ impl RegressionEvidence {
 }
 
 impl Regression {
-    /// Decides: large rises and failures prove a regression, even if other data is in doubt.
+    /// Decides the verdict. Large rises and failures suffice for `Worse`, even with doubts.
     pub fn of(evidence: RegressionEvidence, worse_by: f64) -> Self {
         let RegressionEvidence {
             mut rises,

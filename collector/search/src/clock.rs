@@ -33,8 +33,8 @@ impl Clock {
         }
     }
 
-    /// Returns the minimum distance, in ns, of a timestamp of this clock and one of `other` whose
-    /// order is certain, but at most [`NEVER_NS`]. Without a tolerance, spans that touch are in
+    /// Returns the minimum distance, in ns, at which the order of a timestamp of this clock and one
+    /// of `other` is certain; at most [`NEVER_NS`]. Without a tolerance, spans that touch are in
     /// order. Otherwise, the distance must exceed the tolerance, as in the model.
     pub(super) fn slack_ns(&self, other: &Self) -> i64 {
         let is_one_clock = self.host == other.host && self.bounds.island == other.bounds.island;

@@ -71,7 +71,7 @@ pub(super) const FIELDS: &str = "a field: `name`, `status`, `statusMessage`, `ki
 /// Fields that formulas accept, but TraceQL does not have.
 pub(super) const OWN_FIELDS: [&str; 5] = ["service", "host", "kernel", "service.name", "host.name"];
 
-/// Attribute that holds the kind of an imported span, unless it is client, server or unspecified.
+/// Attribute with the kind of an imported span, unless the kind is client, server or unspecified.
 /// The next constants name further attributes that hold values without a column of their own.
 pub(super) const KIND: &str = "span.kind";
 pub(super) const ERROR: &str = "error";

@@ -126,8 +126,8 @@ impl ProvenanceMapReport {
         })
     }
 
-    /// Formats the pairs in Graphviz's language. Nodes are outputs and sources. An edge from a source
-    /// to an output has the number of bytes on which the output depends.
+    /// Formats the pairs in Graphviz's language: nodes are outputs and sources, and an edge from a
+    /// source to an output has the number of bytes on which the output depends.
     pub(super) fn dot(&self) -> String {
         let mut dot = beginning("provenance");
         let pairs = self.pairs.rows.iter();

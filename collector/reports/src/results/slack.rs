@@ -34,8 +34,8 @@ pub struct SegmentSlack {
     critical_share: f64,
     slack: Latency,
     duration: Latency,
-    /// Id of the request in which an instance of the segment has the most slack; `None` if none has
-    /// any.
+    /// Id of the request in which an instance of the segment has the most slack; `None` if no
+    /// instance has slack.
     #[serde(skip)]
     example: Option<String>,
 }

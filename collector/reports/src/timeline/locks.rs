@@ -29,8 +29,8 @@ fn holder(holder: &LockHolder) -> &str {
 /// A lock as a row of a table. The map has full ids of requests by their low halves.
 struct LockRow<'a>(&'a LockSum, &'a HashMap<u64, u128>);
 
-/// Names the first entry with waits. If there are others, adds its share of `total_ns` and their
-/// number. The largest entry must come first.
+/// Names the first entry with waits, which must be the largest one. If there are others, adds the
+/// share of the first one in `total_ns`, and the number of the others.
 fn named<'a>(all: impl Iterator<Item = (&'a str, WaitSum)>, total_ns: u64) -> Cell {
     let all: Vec<(&str, WaitSum)> = all.filter(|(_, sum)| sum.waits > 0).collect();
     let named = all.first().map(|(what, sum)| match all.len() {

@@ -224,7 +224,7 @@ impl VariationSays {
 }
 
 /// Minimum factor by which the rate of requests must change to be mentioned. Also the maximum ratio
-/// of the changes of the time between requests and of the latency, if clients wait for each answer.
+/// of a change of the time between requests to that of the latency, if clients wait for answers.
 const RATE_MIN: f64 = 1.25;
 /// Minimum change of a root operation's share of requests, 0 to 1, to be mentioned.
 const MIX_MIN: f64 = 0.05;

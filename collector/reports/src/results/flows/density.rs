@@ -9,7 +9,7 @@ use stroboscope_render::show::{Bar, Chart, Doc, Figure};
 
 /// Maximum number of bars in the picture.
 const BARS_MAX: usize = 24;
-/// Share of the requests; less than it is left out at either end, to avoid nearly empty bars.
+/// Minimum share of the requests at either end; less is left out, to avoid nearly empty bars.
 const SHARE_MIN: f64 = 0.001;
 
 /// Density of latencies over their binary logarithm.
