@@ -265,7 +265,7 @@ pub(crate) const TABLES: Tables = Tables {
         match map.flows_left_out {
             0 => Ok(doc),
             left_out => Err(Failure::new(format!(
-                "an output has {left_out} more flows than a query follows, so pairs may be missing; `provenance map` \
+                "outputs have {left_out} more flows than queries follow, so pairs may be missing; `provenance map` \
                  shows those that are known"
             ))),
         }

@@ -93,7 +93,7 @@ pub struct RequestRow {
 }
 
 rows! {
-    RequestRow as row, "requests": "A request; the slowest come first.";
+    RequestRow as row, "requests": "A request; the slowest or the latest come first.";
     {
         let name = if row.root.is_empty() { "(no root)" } else { &row.root };
         let causes = (!row.causes.is_empty()).then(|| row.causes.join(", "));

@@ -167,7 +167,7 @@ impl ProvenanceMapReport {
         if self.flows_left_out > 0 {
             let left_out = self.flows_left_out;
             doc.sentence(format!(
-                "Pairs may be missing: an output has {left_out} more flows than a query follows."
+                "Pairs may be missing: outputs have {left_out} more flows than queries follow."
             ));
         }
         if self.unknown_inputs > 0 {
