@@ -142,7 +142,7 @@ impl Formula {
         }
     }
 
-    /// Returns the names of the stored attributes that hold the formula's [`fields`](Self::fields).
+    /// Returns the names of the stored attributes from which the formula's fields are read.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.fields().iter().flat_map(Field::keys).collect();

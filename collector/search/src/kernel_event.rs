@@ -33,8 +33,8 @@ impl KernelKind {
 pub struct KernelEvent {
     /// Kind of the event.
     pub kind: KernelKind,
-    /// Name of the system call, or reason why the thread was off the processor. For a wait, `lock`
-    /// if markers name the lock, otherwise `futex`.
+    /// Name of the system call, or reason why the thread was off the processor. For a lock wait,
+    /// `lock` if markers name the lock, otherwise `futex`.
     pub name: Arc<str>,
     /// Host on which the kernel ran.
     pub host: Arc<str>,
@@ -42,8 +42,8 @@ pub struct KernelEvent {
     pub span_id: u64,
     /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// End, in ns since the Unix epoch; the end of the recorded window if the event's end was not
-    /// recorded.
+    /// End, in ns since the Unix epoch. If it was not recorded: the end of the recorded window, or
+    /// the event's start if no window ends later.
     pub end_ns: i64,
     /// True if the event starts with a window of the recording, so that it may have begun before.
     pub is_cut_open: bool,

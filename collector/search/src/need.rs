@@ -27,7 +27,7 @@ pub struct Requirement {
     /// [`is_met`](Requirement::is_met).
     spans: Vec<Condition>,
     tree: Tree,
-    /// True if the formula also concerns kernel events.
+    /// True if the formula names kernel events.
     has_kernel_items: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Requirement {
 pub struct FieldFacts {
     /// True if nothing is known, not even whether the spans have the field.
     pub is_unknown: bool,
-    /// True if some spans may lack the field.
+    /// True if some spans may lack the field. Has no meaning if `is_unknown`.
     pub may_be_absent: bool,
     /// Text values that may occur; the list is complete unless `is_unknown`.
     pub texts: Vec<String>,

@@ -18,7 +18,7 @@ use super::unit::{AttributeRef, Unit, UnitRecord};
 /// [`RecordOwner::InSpan`].
 const LOG_LINES_FROM: u32 = u32::MAX / 2;
 
-/// Event of a span, or a log event, with the values that conditions may name.
+/// Event or log line of a span, or log event, with the values that conditions may name.
 struct EventSeen<'a> {
     name: Option<&'a str>,
     since_ns: Option<i64>,

@@ -1,7 +1,7 @@
 //! Three-valued logic, for traces that may be cut and hosts whose clocks may err.
 
-/// Truth value of Kleene's strong three-valued logic. `Unknown` results, for example, if a part of
-/// the trace was not recorded, or if two instants are too close to order.
+/// Truth value of Kleene's strong three-valued logic. `Unknown` may result, for example, if a part
+/// of the trace was not recorded, or if two instants are too close to order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Truth {
     /// Certainly false.

@@ -412,8 +412,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Reports whether a span began before the recording, or a kernel event has no recorded span.
-    /// Values may then be missing.
+    /// Reports whether a record may have begun before the recording, or is a kernel event without a
+    /// recorded span. Values may then be missing.
     pub(super) fn may_have_more(&self, place: usize) -> bool {
         let span = &self.spans[place];
         span.is_cut_open || matches!(span.record, UnitRecord::Kernel { of: None, .. })

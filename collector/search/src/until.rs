@@ -178,7 +178,7 @@ impl Least {
     }
 }
 
-/// Evaluates `a until b` for the span at `place`, given spans whose starts are inexact.
+/// Evaluates `a until b` for the span at `place`, even if starts are inexact.
 fn one(
     starts: &Starts<'_, '_>,
     holds: &[Truth],

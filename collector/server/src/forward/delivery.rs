@@ -19,8 +19,8 @@ use super::gateway::CONNECT_MAX;
 use super::uplink::{Uplink, text};
 use crate::line_limit::{LineLimit, Turn};
 
-/// Maximum time without a reply while requests are in flight, in addition to the time of their
-/// transfer. Durable storage takes milliseconds, and seconds on an overloaded disk.
+/// Maximum time without a reply while requests are in flight, in addition to the transfer time of
+/// all unsettled payloads. Durable storage takes milliseconds, and seconds on an overloaded disk.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// Maximum of the first pause after an open stream failed, for example because the gateway's disk
@@ -54,13 +54,13 @@ pub struct Delivery {
     pause: Duration,
     /// End of the pause after a failure, with its reason.
     not_before: Option<(Instant, String)>,
-    /// Number of the segment being delivered, with one flag per payload: true once the payload is
-    /// settled, that is stored or lost.
+    /// Number of the segment delivered last, perhaps in part, with one flag per payload: true once
+    /// the payload is settled, that is stored or lost.
     under_way: (u64, Vec<bool>),
 }
 
 impl Delivery {
-    /// Creates a delivery over `uplink`. The delivery runs its futures on `runtime`.
+    /// Creates a delivery over `uplink`. [`Upstream::deliver`] runs its futures on `runtime`.
     #[must_use]
     pub fn new(uplink: Uplink, runtime: Handle) -> Self {
         Self {
@@ -278,8 +278,8 @@ impl ForwardStream {
     }
 }
 
-/// Counts and logs a payload that is lost, because the gateway rejected it or this version cannot
-/// forward it.
+/// Counts a lost payload, and logs it at a limited rate. The gateway rejected the payload, or this
+/// version cannot forward it.
 fn refused(counters: &ForwardCounters, reason: &str) {
     counters.refused.fetch_add(1, Relaxed);
     if let Some(Turn { left_out }) = REFUSED.next() {

@@ -71,7 +71,7 @@ pub struct Gateway {
     /// File of the authority, if the address is `https`.
     ca: Option<PathBuf>,
     token: Option<PathBuf>,
-    /// True if the address is on this machine: compression then costs more than it saves.
+    /// True for a unix socket or loopback address: compression then costs more than it saves.
     is_near: bool,
     #[cfg(feature = "simulation")]
     connector: Option<stroboscope::simulation::Connector>,

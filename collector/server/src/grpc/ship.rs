@@ -125,8 +125,8 @@ impl ShipStream {
                         let taking =
                             stream.clone().take(sequence, content, bytes, is_traced, submitted);
                         let mut taking = Box::pin(taking.in_span(batch));
-                        // The next request is read once this one signals `submitted` or is
-                        // answered, or the stream has failed.
+                        // The next request is read once this one signals or drops `submitted`, or
+                        // is answered. A failure ends the stream.
                         tokio::select! {
                             biased;
                             taken = &mut taking => if let Err(ending) = taken { break ending },
@@ -240,8 +240,8 @@ impl ShipStream {
         sent.map_err(|_| None)
     }
 
-    /// Submits one batch, signals `submitted`, and returns the reply once the batch's outcome is
-    /// decided.
+    /// Submits one batch if it is valid, and signals `submitted`. Returns the reply once the batch's
+    /// outcome is decided.
     async fn take_batch(
         &self,
         sequence: u64,
@@ -288,7 +288,7 @@ impl ShipStream {
             }
             Err(error) => return Err(Some(status_of(&error))),
         };
-        // The receiver is dropped if the stream has ended.
+        // Cannot fail: `run` keeps the receiver until it gets this signal.
         let _ = submitted.send(());
         let commit = span_if(is_traced, || span!("commit"));
         match submission.outcome().in_span(commit).await {

@@ -104,8 +104,8 @@ pub(super) struct IntakeState {
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
     pub(super) failing: Mutex<CommitFailures>,
-    /// Closed segments whose flush is traced: some of the segments that were closed together hold
-    /// news with a trace context.
+    /// Closed segments whose flush is traced. Such a segment, or another one that was closed at the
+    /// same time, holds news with a trace context.
     pub(super) traced: Mutex<BTreeSet<u64>>,
 }
 
