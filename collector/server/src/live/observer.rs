@@ -51,7 +51,7 @@ pub struct LiveCounts {
     pub late_records: u64,
     /// Number of traces observed early because the open traces held too many records.
     pub early_traces: u64,
-    /// Number of records that the feed skipped, as `LiveModel` adds it; 0 in those of [`Live`].
+    /// Number of records that the feed skipped; 0 in the counts that [`Live`] returns.
     pub skipped_records: u64,
     /// Records and attributes left out, by reason.
     pub left_out: LeftOut,

@@ -31,7 +31,8 @@ const PAIRS_MAX: usize = 2_048;
 /// Maximum operations with slack.
 const OPERATIONS_MAX: usize = 512;
 /// Time that the count of a flush may take without delaying the next one. A longer count is
-/// followed by a pause of [`PAUSE_FACTOR`] times the excess. Its requests are counted together.
+/// followed by a pause of [`PAUSE_FACTOR`] times the excess. Requests added during the pause are
+/// counted together.
 const COUNT_TIME: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: u32 = 20;
 /// Name of the time between the last segment and the answer, in place of an operation.

@@ -198,8 +198,8 @@ impl Ports {
         }
     }
 
-    /// Counts a request that a handler rejected. The last argument describes its sender for the
-    /// log.
+    /// Counts a request that a handler rejected. The last argument describes its sender or the
+    /// request itself for the log.
     pub(crate) fn refuse(&self, door: PortName, denied: &Rejection, who: &str) {
         self.refused.count(door, denied.cause, &who);
     }

@@ -23,8 +23,8 @@ pub(super) struct AuthorityFilter {
     head_bytes: usize,
     /// True if the next byte of the frame is the length of its padding.
     is_padded: bool,
-    /// Bytes left of the frame: those before its header block fragment, the fragment, and those
-    /// after it.
+    /// Bytes left of the preface or frame: those before a header block fragment, the fragment, and
+    /// those after it.
     before: usize,
     fragment: usize,
     after: usize,

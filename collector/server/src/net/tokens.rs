@@ -8,7 +8,7 @@ use ring::rand::SystemRandom;
 /// Permission that a token grants. A token may have several roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Sending batches and OTLP.
+    /// Sending batches, OTLP and forwarded data, and receiving directives.
     Write,
     /// Reading pages, metrics and the model, and using a worker.
     Read,

@@ -114,7 +114,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the label for the counter of refusals; `None` if the port or the log has already
+    /// Returns the label for the counter of refusals; `None` if the port or the intake has already
     /// counted this one.
     pub(super) fn cause(&self) -> Option<&'static str> {
         match self {
