@@ -8,7 +8,7 @@ use super::formula::{Order, Relation};
 use super::truth::Truth;
 use super::unit::Unit;
 
-/// Latest end of several spans with the owner of the span that ends then, and the latest end among
+/// Latest end of several spans, the owner of the span that ends then, and the latest end among the
 /// spans of other owners. The owner of a span is the span itself or its request. A span must not
 /// pair with spans of its own owner, so it may need the second end.
 #[derive(Clone, Copy, Debug)]

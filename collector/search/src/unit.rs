@@ -19,8 +19,8 @@ pub struct Unit<'a> {
     pub(super) spans: Vec<UnitSpan<'a>>,
     clocks: Vec<Clock>,
     pub(super) requests: Vec<RequestSeen<'a>>,
-    /// Time range in which every span that starts was recorded, in ns since the Unix epoch; `None`
-    /// if no such range is known.
+    /// Time range, in ns since the Unix epoch. Every span that starts in this range was recorded.
+    /// `None` if no such range is known.
     pub(super) seen: Option<(i64, i64)>,
     /// True if the kernel events of the unit were also recorded completely.
     is_kernel_seen: bool,
@@ -109,8 +109,8 @@ impl<'a> Unit<'a> {
         Self::seen_of(records) == (-NEVER_NS, NEVER_NS)
     }
 
-    /// Returns the time range in which every span that starts was recorded, provided that no
-    /// records were lost. Times are in ns since the Unix epoch.
+    /// Returns a time range, in ns since the Unix epoch. Every span that starts in this range was
+    /// recorded, provided that no records were lost.
     fn seen_of(records: &TraceRecords) -> (i64, i64) {
         let is_cut = |flag| records.spans.iter().any(|span| span.flags.contains(flag));
         let has_root = records.spans.iter().any(|span| span.parent_id == 0);
@@ -222,8 +222,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Returns a unit of several requests. `seen` is the time range, in ns since the Unix epoch, in
-    /// which every span that starts was recorded; `None` if there is none.
+    /// Returns a unit of several requests. Every span that starts in the time range `seen` (ns since
+    /// the Unix epoch) was recorded; `None` if no such range is known.
     #[must_use]
     pub fn of(
         requests: impl IntoIterator<Item = &'a TraceRecords>,

@@ -140,7 +140,7 @@ fn duration(low: i64, high: i64) -> FieldReading<'static> {
 fn said_or_unseen<'a>(said: Option<&'a str>, span: &UnitSpan<'_>) -> FieldReading<'a> {
     match said {
         Some(text) => FieldReading::Text(text),
-        // A span may have had the value before the recording, or got it afterwards.
+        // A span or kernel event may have had the value before the recording, or got it afterwards.
         None if span.is_cut() => FieldReading::Unseen,
         None => FieldReading::Nothing,
     }

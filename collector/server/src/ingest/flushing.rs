@@ -64,7 +64,7 @@ pub(super) struct FlushThread {
     pub(super) committer: mpsc::WeakSender<Command>,
     pub(super) commands: std_mpsc::Receiver<FlushCommand>,
     pub(super) interval: Duration,
-    /// Number of timed flushes since the last of these that included segments without news.
+    /// Number of timed flushes since the last one that included segments without news.
     pub(super) quiet_flushes: u32,
     /// Deadline of a requested flush while it runs; `None` at other times. Only agents heed it.
     pub(super) until: Option<Instant>,

@@ -32,7 +32,7 @@ pub struct EdgeTotals {
     pub outcomes: Outcomes,
     /// Durations of the spans that time the calls: clients' spans or, without these, called spans.
     pub client: LatencyHistogram,
-    /// Durations of the called spans.
+    /// Durations of the called spans; if one call has several, of the first.
     pub server: LatencyHistogram,
 }
 

@@ -6,10 +6,10 @@
 //! host names they use, and by the origins of pages that send (`cors`). `login` is the cookie of a
 //! browser, `session` issues it for a token, and `attempts` counts wrong tokens. `body` counts the
 //! bytes of requests while they arrive. `unpack` decompresses bodies and counts the result, and
-//! `messages` applies it to gRPC messages.
-//! `revocation` ends requests whose token has become invalid. `ports` contains the state that all
-//! ports share, and reloads changed files. `rejections` counts rejections by cause, and
-//! `wrong_port` answers gRPC calls at ports that do not serve gRPC.
+//! `messages` applies it to gRPC messages. `revocation` ends requests whose token has become
+//! invalid. `ports` contains the state that all ports share, and reloads changed files.
+//! `rejections` counts rejections by cause, and `wrong_port` answers gRPC calls at ports that do
+//! not serve gRPC.
 
 mod activity;
 mod admission;

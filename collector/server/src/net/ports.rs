@@ -196,8 +196,8 @@ impl Drop for Ports {
     }
 }
 
-/// Reloads the files when they change. It compares contents instead of modification times, because
-/// those may have a resolution of a second, and mounted files are symbolic links that get replaced.
+/// Reloads the files when their contents change. Modification times may have a resolution of a
+/// second, and mounted files may be symbolic links that get replaced.
 async fn look(doors: std::sync::Weak<Ports>, settings: NetSettings, mut last: u64) {
     let settings = Arc::new(settings);
     let mut interval = tokio::time::interval(LOOK_INTERVAL);
