@@ -222,8 +222,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Returns a unit of several requests. Every span that starts in the time range `seen` (ns since
-    /// the Unix epoch) was recorded; `None` if no such range is known.
+    /// Returns a unit of several requests. Every span that starts in the time range `seen` (ns
+    /// since the Unix epoch) was recorded; `None` if no such range is known.
     #[must_use]
     pub fn of(
         requests: impl IntoIterator<Item = &'a TraceRecords>,

@@ -1,5 +1,5 @@
 //! One stream of a process or an agent: many messages in flight, each answered once its outcome is
-//! decided.
+//! decided. A message that fails ends the stream instead.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -240,8 +240,8 @@ impl ShipStream {
         sent.map_err(|_| None)
     }
 
-    /// Submits one batch if it is valid, and signals `submitted`. Returns the reply once the batch's
-    /// outcome is decided.
+    /// Submits one batch if it is valid, and signals `submitted`. Returns the reply once the
+    /// batch's outcome is decided.
     async fn take_batch(
         &self,
         sequence: u64,

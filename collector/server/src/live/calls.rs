@@ -44,7 +44,7 @@ pub struct EdgeTotals {
 struct TotalsTable<V> {
     numbers: BTreeMap<[Arc<str>; 3], usize>,
     totals: Vec<V>,
-    /// Index of each key in `totals`, by the addresses of its texts before ids were replaced.
+    /// Indices in `totals`, by the addresses of a key's texts before ids were replaced.
     by_address: FxHashMap<[usize; 3], usize>,
     /// Texts in `by_address`: while they live, no other text has their addresses.
     texts: Vec<[Arc<str>; 3]>,

@@ -102,8 +102,8 @@ impl LiveModel {
     }
 
     /// Returns the recording windows of each process and the clock resolution of its host, in the
-    /// order of `processes`. The windows are `None` if the process has reported none, or if they
-    /// have been evicted.
+    /// order of `processes`. The windows are `None` if none has reached the model, or if they have
+    /// been evicted.
     #[must_use]
     pub fn of_processes<'a>(
         &self,

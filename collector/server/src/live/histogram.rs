@@ -1,4 +1,4 @@
-//! Histogram of latencies, with an exemplar in each bucket.
+//! Histogram of latencies, with an exemplar in each bucket that is not empty.
 
 use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};

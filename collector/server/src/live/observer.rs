@@ -278,8 +278,8 @@ impl Live {
         RecentRequests::of(&self.recent, &self.outcomes, &self.window, now_ns)
     }
 
-    /// Returns a process's recording windows (`None` if it has reported none, or if they have been
-    /// evicted) and the resolution of its host's clock.
+    /// Returns a process's recording windows (`None` if none has reached the model, or if they have
+    /// been evicted) and the resolution of its host's clock.
     #[must_use]
     pub fn of_process(&self, process: u128, host: &str) -> (Option<ProcessWindows>, Resolution) {
         (self.windows.get(process), self.clocks.resolution(host))
