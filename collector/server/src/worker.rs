@@ -42,8 +42,8 @@ impl WorkerServer {
         self.address
     }
 
-    /// Answers requests in flight for up to 2 seconds, then closes the connections. Their drivers
-    /// run the remaining shards on other workers, if there are any.
+    /// Answers requests in flight for up to 2 seconds, then closes the connections. Drivers run
+    /// the remaining shards on other workers, if there are any.
     pub async fn stop(self) {
         self.listener.stop(STOP_PATIENCE).await;
     }

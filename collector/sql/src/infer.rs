@@ -76,8 +76,8 @@ fn is_element(column: &str) -> bool {
     attribute_field(column).is_some_and(|(key, _)| key == ELEMENT)
 }
 
-/// Aggregate function `infer`; see the [module](self). It skips incomplete traces, as the
-/// subcommand does by default, such as fragments, and traces that a recorded loss may affect.
+/// Aggregate function `infer`; see the [module](self). Like the subcommand by default, it skips
+/// incomplete traces: for example, fragments, and traces that a recorded loss may affect.
 #[derive(Debug)]
 pub(super) struct InferFunction {
     source: Arc<Source>,

@@ -44,7 +44,7 @@ impl fmt::Display for HttpAddress {
 }
 
 impl HttpAddress {
-    /// Returns the host and the port, as a request names them.
+    /// Returns the host and the port for a request; without TLS, the host's first address.
     fn authority(&self) -> String {
         let first = self.sockets[0];
         match &self.tls_host {

@@ -75,7 +75,7 @@ impl MemoryArguments {
 pub(super) struct MemorySplit {
     limit: u64,
     queries: u64,
-    /// Available memory in bytes from which the default limit was computed, and its source; `None`
+    /// Total memory in bytes from which the default limit was computed, and its source; `None`
     /// if the user set the limit, or if the system does not report its memory.
     default_of: Option<(u64, MemorySource)>,
 }

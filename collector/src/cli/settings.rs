@@ -305,7 +305,8 @@ fn wrong(path: &Path, name: &str, what: impl fmt::Display) -> Failure {
     Failure::new(format!("{}: {name}: {what}", path.display()))
 }
 
-/// Checks a setting as the command line would, and names its source in the error.
+/// Checks a setting from the environment or the file as the command line would, and names its
+/// source in the error.
 fn check(verb: &Command, setting: &Setting) -> Result<(), Failure> {
     let place = match &setting.origin {
         Origin::Default | Origin::Flag => return Ok(()),

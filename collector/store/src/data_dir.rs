@@ -209,8 +209,8 @@ impl DataDir {
         self.root.join("requests")
     }
 
-    /// Reads the operations (`service:name`) whose spans are declared to be requests. A query may
-    /// replace them by its own. Returns an empty list if none were declared.
+    /// Reads the operations (`service:name`, or `none`) whose spans are declared to be requests. A
+    /// query may replace them by its own. Returns an empty list if nothing was declared.
     ///
     /// # Errors
     /// Returns an error if the file `requests` cannot be read.

@@ -19,7 +19,7 @@ pub trait DiskFile: Send {
     /// directory.
     ///
     /// # Errors
-    /// Returns the disk's errors, and `NotFound` if the file was deleted. In this case, bytes
+    /// Returns the disk's errors, and `NotFound` if the file was deleted. After an error, bytes
     /// appended since the last success may or may not be durable.
     fn sync(&mut self) -> io::Result<()>;
     /// Truncates the file to `len_bytes` and continues appending there.

@@ -100,7 +100,7 @@ pub const IMPORT_LINE_BYTES_MAX: usize = 1 << 20;
 /// JSON list that a field mapping reads, in bytes.
 pub const IMPORT_RECORD_BYTES_MAX: usize = 64 << 20;
 
-/// Maximum number of invalid lines that an import shows. Further ones are only counted.
+/// Maximum number of invalid lines of a file that an import shows. Further ones are only counted.
 pub const IMPORT_BAD_LINES_SHOWN: usize = 20;
 
 /// Number of rows that an import sorts in memory before it writes them to files.

@@ -27,13 +27,13 @@ use crate::self_tracing::{is_on, span_if};
 /// requests are checked on a blocking thread.
 const CHECKED_IN_PLACE_BYTES_MAX: usize = 64 << 10;
 
-/// Handler that stores OTLP requests. Clones share it.
+/// Handler that stores OTLP requests. Clones share the intake and the count of rejections.
 #[derive(Clone, Debug)]
 pub struct Door {
     intake: Intake,
     limits: Limits,
     redaction: Option<Arc<Redaction>>,
-    /// Number of requests rejected permanently so far.
+    /// Number of permanent rejections that `refuse` has counted.
     refused: Arc<AtomicU64>,
 }
 
@@ -62,7 +62,7 @@ impl Door {
     }
 
     /// Stores a request. Returns once it is durable, or at once if it has nothing to store. The
-    /// caller passes a refusal to [`refuse`](Self::refuse).
+    /// caller counts a refusal by [`refuse`](Self::refuse).
     pub(super) async fn export(
         &self,
         signal: Signal,

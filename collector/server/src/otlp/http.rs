@@ -220,7 +220,7 @@ async fn take(signal: Signal, door: Door, request: Request) -> Response<Body> {
 /// Reads a whole body. Returns an error if it is larger than `limit` bytes or cannot be read.
 async fn whole(mut body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     let too_large = || Refusal::TooLarge { limit };
-    // Rejects a body whose declared size exceeds the limit without reading it.
+    // Rejects, without reading it, a body whose declared size exceeds the limit.
     let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if told > limit {
         return Err(too_large());

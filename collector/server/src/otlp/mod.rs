@@ -8,7 +8,7 @@
 //! request that is too large is answered with RESOURCE_EXHAUSTED (413), as a retry cannot fix it.
 //!
 //! The protocol has no sequence numbers that identify a retry. If the response to a stored request
-//! is lost, the client sends the request again, and it is stored twice. The analysis uses one of
+//! is lost, the client may send the request again, and it is stored twice. The analysis uses one of
 //! several spans with the same id.
 //!
 //! `door` is the common path, `signal` distinguishes spans from log records, `answer` builds

@@ -1,13 +1,13 @@
 //! Redaction, before data are written to the log or the store. It drops or hashes attributes, by
 //! their keys, and the names of tracked items. With rules by key, only a `keep` rule can preserve
-//! the contents of these items. It masks matches of patterns in texts and whole numbers.
+//! the contents of these items. It masks matches of patterns in texts, whole numbers and bytes.
 //!
 //! `rules` contains the rules, and `pattern` the patterns of values. `native` applies them to
 //! batches of our protocol, `protobuf` and `json` to OTLP requests. Without rules, requests are not
 //! parsed for redaction. A rule by key matches an attribute if it matches one form of its key: the
 //! key as it was sent, the path `KEY.INNER` inside a map, or the key in the store (`resource.KEY`,
-//! `scope.KEY`). Masks apply to the remaining texts, and to the remaining whole numbers of
-//! attributes, but neither to hashes nor to attributes that an earlier rule keeps.
+//! `scope.KEY`). Masks apply to the remaining texts, and to the remaining whole numbers and
+//! bytes of attributes, but neither to hashes nor to attributes that an earlier rule keeps.
 
 mod json;
 mod key;
@@ -194,7 +194,7 @@ impl Redaction {
         let action = rule.action;
         let masks = match action {
             Action::Keep => *masks,
-            // At most the key remains.
+            // At most the key remains to be masked.
             Action::Drop | Action::Hash => ALL_MASKS,
         };
         Some(Verdict { action, masks })
@@ -212,8 +212,8 @@ impl Redaction {
         Some(masked)
     }
 
-    /// Returns the text that replaces a value of bytes. Masks apply to the bytes as text, and to
-    /// the two forms in which the store has them.
+    /// Returns the text that replaces bytes in which a mask matches. Masks apply to the bytes as
+    /// text, and to the two forms in which the store has them.
     fn masked_bytes(&self, bytes: &[u8], masks: usize) -> Option<String> {
         if self.masks(masks).is_empty() {
             return None;

@@ -144,7 +144,7 @@ struct Texts<'a> {
     /// By the number of masks that apply: for each text, the index of its masked text, or its own
     /// if no mask matches. `None` for texts that were not needed yet.
     masked: Vec<Vec<Option<u32>>>,
-    /// Index of each hash and each text with masks.
+    /// Index of each hash and each masked text.
     replacements: HashMap<String, u32>,
 }
 
@@ -186,8 +186,8 @@ impl Texts<'_> {
         index
     }
 
-    /// Returns the index of a text with masks: another one if a mask matches, as other attributes
-    /// may keep the text. Returns an index out of range unchanged; the check rejects it.
+    /// Returns the index of a text after masking: if a mask matches, that of a new text, as other
+    /// attributes may keep the old one. Returns an index out of range; the check rejects it.
     fn masked(&mut self, index: u32, masks: usize) -> u32 {
         let masks = self.redaction.masks(masks);
         let Some(text) = self

@@ -217,7 +217,7 @@ fn message(
     Ok(())
 }
 
-/// Returns a text with masks.
+/// Returns a text after masking.
 fn text(redaction: &Redaction, text: &[u8], masks: usize) -> Vec<u8> {
     masked_text(redaction, text, masks).map_or_else(|| text.to_vec(), String::into_bytes)
 }

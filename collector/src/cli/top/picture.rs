@@ -333,8 +333,8 @@ fn marked_head(state: &TopState, key: SortKey) -> String {
     format!("{}{mark}", key.head())
 }
 
-/// Shortens names to at most `room` characters. Names that differ but would be shortened to equal
-/// texts lose their beginning instead, so that their differences remain visible.
+/// Shortens names to at most `room` characters. Different names that would be shortened to equal
+/// texts lose their beginning instead, and their end if necessary, to show a difference.
 fn short_names(names: &[String], room: usize) -> Vec<String> {
     let short: Vec<String> = names.iter().map(|name| shortened(name, room)).collect();
     let of_each = names.iter().zip(&short).map(|(name, text)| {

@@ -96,8 +96,9 @@ impl Senders {
     }
 }
 
-/// Counters of a collector since its start, or of a store. A store's requests are those of the
-/// selected time; its records, lost records and missing batches are those of the whole store.
+/// Counters of a collector, most of them since its start, or of a store. A store's requests are
+/// those of the selected time; its records, lost records and missing batches are those of the whole
+/// store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub records: u64,

@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::snapshot::{Operation, Snapshot};
 
-/// Period over which rates are averaged, or longer if snapshots are rare.
+/// Period over which rates are averaged: shorter at first, and longer if snapshots are rare.
 const RATE_OVER: Duration = Duration::from_secs(10);
 /// Maximum length of a filter, in characters.
 const FILTER_MAX: usize = 200;

@@ -20,7 +20,7 @@ use crate::wal::{Payload, PayloadKind, remove_segment, segment_path};
 /// Observer of data that has become durable in the tables, such as a live model. Its methods must
 /// not block.
 pub trait Arrivals: std::fmt::Debug + Send {
-    /// Receives the new rows of a segment with records. The collector received the latest one at
+    /// Receives the new rows of a segment with records. The collector received the latest record at
     /// `received_ns`, in ns since the Unix epoch.
     fn arrived(&self, rows: Box<Rows>, received_ns: i64);
 
@@ -51,7 +51,7 @@ pub struct ConvertedSegment {
     ledger: Ledger,
     paths: Vec<Path>,
     /// New rows for the observer, and the arrival of the segment's latest record in ns since the
-    /// Unix epoch; `None` without an observer.
+    /// Unix epoch; `None` without an observer, or if the segment has no records.
     arrived: Option<(Box<Rows>, i64)>,
 }
 

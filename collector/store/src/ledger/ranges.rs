@@ -62,7 +62,7 @@ impl Ranges {
         }
     }
 
-    /// Counts the missing numbers: tracked numbers below the highest one in the set that it lacks.
+    /// Counts the tracked numbers that the set lacks below its highest number.
     #[must_use]
     pub fn holes(&self) -> u64 {
         let mut expected = self.given_up_below;

@@ -17,8 +17,8 @@ pub struct MaintenanceCounters {
     pub compacted_rows: AtomicU64,
     /// Number of files that merged or thinned files replaced.
     pub files_replaced: AtomicU64,
-    /// Number of rows of OTLP retries that merges dropped. Retries are stored again, because OTLP
-    /// has no sequence numbers that identify them.
+    /// Number of rows that merges dropped as retries, because equal rows remain. OTLP, for example,
+    /// has no sequence numbers that identify retries when they arrive.
     pub otlp_retries_dropped: AtomicU64,
     /// Number of hours deleted because of their age.
     pub hours_deleted_for_age: AtomicU64,
