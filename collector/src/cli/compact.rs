@@ -42,12 +42,12 @@ pub(super) struct Compact {
 pub(super) struct CompactionReport {
     /// Number of files that were replaced.
     replaced_files: u64,
-    /// Number of files that replaced them.
+    /// Number of files that merges wrote.
     written_files: u64,
     read_bytes: u64,
     written_bytes: u64,
     rows: u64,
-    /// Number of rows of OTLP or imports that were dropped, because an equal one remains.
+    /// Number of rows of OTLP that were dropped, because an equal one remains.
     otlp_retries_dropped: u64,
     deleted_hours: u64,
     deleted_bytes: u64,

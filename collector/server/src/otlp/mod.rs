@@ -3,9 +3,10 @@
 //!
 //! The collector checks each span or log record, and appends the request to the write-ahead log as
 //! it came, but decompressed and redacted. It acknowledges the request once it is durable, or at
-//! once if nothing in it is kept. The response names the first invalid record (partial success);
-//! the valid ones are kept. Overload is answered with UNAVAILABLE (503) and a retry delay. A
-//! request that is too large is answered with RESOURCE_EXHAUSTED (413), as a retry cannot fix it.
+//! once if nothing in it is kept. The response has the problem of the first rejected record
+//! (partial success); accepted ones are kept. Overload is answered with UNAVAILABLE (503) and a
+//! retry delay. A request that is too large is answered with RESOURCE_EXHAUSTED (413), as a retry
+//! cannot fix it.
 //!
 //! The protocol has no sequence numbers that identify a retry. If the response to a stored request
 //! is lost, the client may send the request again, and it is stored twice. The analysis uses one of

@@ -187,7 +187,7 @@ impl Texts<'_> {
     }
 
     /// Returns the index of a text after masking: if a mask matches, that of a new text, as other
-    /// attributes may keep the old one. Returns an index out of range; the check rejects it.
+    /// attributes may keep the old one. Keeps an index out of range; the check rejects it.
     fn masked(&mut self, index: u32, masks: usize) -> u32 {
         let masks = self.redaction.masks(masks);
         let Some(text) = self

@@ -14,7 +14,7 @@
 //!
 //! A crash may leave covered files, which readers ignore, or files of step 1. The first round after
 //! a start removes them. Merging and retention skip the files of segments that the checkpoint does
-//! not cover, because the flusher may write these files again after a crash.
+//! not cover, and thinning skips their hours: the flusher may write them again after a crash.
 //!
 //! Old hours may be thinned, by similar steps (see `thinning.rs`).
 
