@@ -195,7 +195,7 @@ pub(crate) async fn verb_page(
         .await;
     };
     let asked = asked(&about, query.as_deref(), &scope);
-    // Time range and root operation are common to all pages, and do not count as options of this
+    // Time range and root operation carry over between pages, and do not count as options of this
     // one.
     let is_asked = asked.iter().any(|(name, _)| !is_of_scope(name));
     let mut head = Head::new(title(name), format!("/{name}"), &scope, steered(&about));

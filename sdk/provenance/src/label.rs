@@ -19,8 +19,8 @@ pub const NODES_MAX: u32 = BLOCK - NODE;
 /// Name of a set of inputs, within one log.
 ///
 /// A label is null (no inputs), one input, a node of the log, or a *block*: an aligned power of two
-/// of inputs, such as inputs 64 to 127. A block needs no memory. It is the label of a merge for
-/// which the log has no room, and may name more inputs than were merged.
+/// of inputs, such as inputs 64 to 127. A block needs no memory. A merge for which the log has no
+/// room gets a block, which may name more inputs than were merged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Label(u32);

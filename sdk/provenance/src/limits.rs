@@ -65,8 +65,8 @@ pub struct Losses {
     /// memory. Also merges and outputs that got the block of all inputs, because this log never
     /// assigned one of their labels.
     pub coarse_merges: u64,
-    /// Bytes that share the label of the last input, because they would exceed the maximum number
-    /// of inputs or sources, or because there was no memory.
+    /// Bytes, and inputs of absorbed logs, that share the label of the last input, because they
+    /// would exceed the maximum number of inputs or sources, or because there was no memory.
     pub shared_inputs: u64,
     /// Nodes that did not enter the memo when they were made, because there was no memory.
     /// Repeating such a merge can make another node.

@@ -23,8 +23,8 @@ use crate::source::{Item, Labels, Output, Source};
 
 /// Log of merges: names sets of inputs by labels, in time and memory independent of their sizes.
 ///
-/// No operation panics. If a limit is reached or memory is exhausted, labels become less precise,
-/// and [`losses`](Self::losses) counts them.
+/// No operation panics. If a limit is reached, labels become less precise, or outputs and items are
+/// dropped; [`losses`](Self::losses) counts both.
 #[derive(Debug)]
 pub struct MergeLog {
     limits: Limits,
@@ -143,8 +143,7 @@ impl MergeLog {
         label
     }
 
-    /// Returns a label that contains the inputs from `first` to `last`, both included, without
-    /// those that the log has not assigned.
+    /// Returns a label that contains the assigned inputs from `first` to `last`, both included.
     pub fn range(&mut self, first: u32, last: u32) -> Label {
         let Some(end) = self.inputs.checked_sub(1) else {
             return Label::NULL;

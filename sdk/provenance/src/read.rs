@@ -5,7 +5,7 @@ use crate::source::{Item, Output, Source};
 
 /// Log that queries read.
 pub trait ReadLog {
-    /// Returns the number of assigned inputs.
+    /// Returns the number after the highest assigned input; 0 if there is none.
     fn inputs(&self) -> u32;
 
     /// Returns the number of nodes.

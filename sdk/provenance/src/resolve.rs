@@ -105,7 +105,7 @@ fn leaf(log: &impl ReadLog, label: Label) -> Option<(u32, u32)> {
     (first <= last).then_some((first, last))
 }
 
-/// Returns the index after the last node among labels.
+/// Returns the index after the last node among labels, at most the log's number of nodes.
 fn end_of(log: &impl ReadLog, labels: &[Label]) -> u32 {
     let ends = labels.iter().filter_map(|label| match label.kind() {
         LabelKind::Node(index) => Some(index + 1),

@@ -208,7 +208,7 @@ fn is_grpc(path: &str) -> bool {
     matches!(is_call, (Some(""), Some(service), Some(method), None) if service.contains('.') && !method.is_empty())
 }
 
-/// Returns the path of a URI or of a bare path, without the query.
+/// Returns the path of a URI or of a bare path, without the query and the fragment.
 fn path_of(uri: &str) -> &str {
     let uri = uri.split(['?', '#']).next().unwrap_or_default();
     let path = match uri.split_once("://") {

@@ -52,7 +52,7 @@ impl<'a> LogFile<'a> {
     /// Reads a whole file, and checks all of it.
     ///
     /// # Errors
-    /// Returns an error if the bytes are no log, or an incomplete or corrupt one.
+    /// Returns an error unless the bytes are exactly one complete log of a known version.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FileError> {
         match Self::recover(bytes)? {
             (_, Some(error)) => Err(error),

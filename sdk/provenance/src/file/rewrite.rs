@@ -11,7 +11,7 @@ use crate::source::Item;
 /// file. All other records stay as they are.
 ///
 /// # Errors
-/// Returns an error if the bytes are no log, or an incomplete or corrupt one.
+/// Returns an error unless the bytes are exactly one complete log of a known version.
 pub fn rewrite_items(
     bytes: &[u8],
     mut change: impl FnMut(&mut Item),

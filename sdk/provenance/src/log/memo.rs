@@ -106,7 +106,7 @@ impl Memo {
         Search::Missing(usize::MAX)
     }
 
-    /// Returns the buckets that may hold a node. It goes to the first one that is not full.
+    /// Returns the buckets that may hold a node. A new node goes to the first that is not full.
     #[inline]
     fn places(&self, node: Node, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let len = self.buckets.len();
@@ -125,8 +125,8 @@ impl Memo {
         ((hash >> 40) as u32) << self.index_bits | index_plus_one
     }
 
-    /// Adds the last node of the log to the bucket that a search returned. Returns `None` without
-    /// memory.
+    /// Adds the last node of the log to the bucket that a search returned. Returns `None` if the
+    /// table cannot grow and has no room.
     #[inline]
     pub(super) fn insert(&mut self, bucket: usize, hash: u64, nodes: &Nodes) -> Option<()> {
         let len = self.buckets.len() * SLOTS;
