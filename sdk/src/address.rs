@@ -20,7 +20,7 @@ pub(crate) struct Destination {
     /// Configured address, for log and error messages.
     pub(crate) address: String,
     pub(crate) endpoint: Endpoint,
-    /// Address whose authority is in a file, which is read again for each connection.
+    /// Address whose certificate authority is in a file, which is read again for each connection.
     with_authority: Option<Address>,
     pub(crate) authorization: Authorization,
     /// True for a Unix socket or a loopback host: on one machine, compression costs the service

@@ -378,7 +378,7 @@ impl Timeline {
     }
 }
 
-/// Returns the nanoseconds per tick, or `None` if both anchors have the same tick.
+/// Returns the nanoseconds per tick, or `None` if `last` has no later tick than `first`.
 fn rate(first: Anchor, last: Anchor) -> Option<f64> {
     (last.ticks > first.ticks).then(|| {
         (last.monotonic_ns - first.monotonic_ns) as f64 / (last.ticks - first.ticks) as f64

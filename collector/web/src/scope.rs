@@ -46,8 +46,8 @@ impl<S: Sync> FromRequestParts<S> for Scope {
 }
 
 impl Scope {
-    /// Reads the scope from the query of an address. Returns an error that names a value that is
-    /// too long.
+    /// Reads the scope from the query of an address. Returns an error that names a parameter whose
+    /// value is too long.
     pub(crate) fn of(query: &str) -> Result<Self, String> {
         let carried = CarriedParameters::of(query)?;
         let others = parse(query.as_bytes()).map(|(name, value)| {

@@ -12,7 +12,7 @@
 //! the records. So a repeated, missing or moved segment is an error. In files of version 1, which
 //! are still read, it does not cover the offset.
 //!
-//! `inputs` is the number of inputs that the log had assigned. Records by kind:
+//! `inputs` is the number after the highest input that the log had assigned. Records by kind:
 //!
 //! | kind | record |
 //! |---|---|

@@ -275,9 +275,9 @@ pub struct ComponentScope {
     _carried: CarriedScope,
 }
 
-/// Makes this thread execute a component until the result is dropped. Values of component scope
-/// that are set meanwhile are visible to the component and its calls, and are discarded when the
-/// component ends.
+/// Makes this thread execute a component of its request until the result is dropped. Values of
+/// component scope that are set meanwhile are visible to the component and its calls, and are
+/// discarded when the component ends.
 pub fn enter_component() -> ComponentScope {
     let inside = carried().map(|carried| Arc::new(carried.inside_component()));
     ComponentScope {
@@ -285,7 +285,7 @@ pub fn enter_component() -> ComponentScope {
     }
 }
 
-/// Extension trait that attaches baggage to futures.
+/// Extension trait that runs futures as components, or as requests with baggage.
 pub trait ComponentExt: Future + Sized {
     /// Runs this future as one component of the current request; see [`enter_component`].
     fn in_component(self) -> InComponent<Self> {

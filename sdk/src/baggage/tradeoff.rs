@@ -3,7 +3,7 @@
 
 use super::{Entry, Scope, Value};
 
-/// Work done in place of the full work (Chow, dissertation, §4.2.2).
+/// Shortcut taken in place of the full work (Chow, dissertation, §4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TradeoffKind {
     /// A value was omitted from an aggregate.
@@ -30,7 +30,7 @@ impl TradeoffKind {
     }
 }
 
-/// Explicit choice to return data of lower fidelity.
+/// Explicit choice to return data of lower quality.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tradeoff {
     /// Component that made the choice.
