@@ -122,9 +122,9 @@ fn mentions_impl(kind: &Type) -> bool {
         .any(|word| word == "impl")
 }
 
-/// Recognizes a `Box::pin(async move { … })` at the end of a plain function, such as in a method
-/// that `#[async_trait]` generates. Returns the statements before it and the async block; `None`
-/// for other bodies.
+/// Recognizes `Box::pin` of an async block at the end of a plain function, such as in a method that
+/// `#[async_trait]` generates. Returns the statements before it and the async block; `None` for
+/// other bodies.
 fn boxed_future(block: &Block) -> Option<(&[Stmt], &ExprAsync)> {
     let (last, before) = block.stmts.split_last()?;
     let Stmt::Expr(Expr::Call(call), None) = last else {

@@ -7,8 +7,8 @@ use stroboscope_proto::v1;
 
 use crate::sys;
 
-/// Load metrics of Chow, dissertation, §4.3.1. All are zero until the shipping thread has measured
-/// them. For the rates, this takes about a second.
+/// Load metrics of Chow, dissertation, §4.3.1. All are zero before the shipping thread's first
+/// measurement; the rates are zero until the second one, about a second later.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Load {

@@ -111,7 +111,7 @@ pub(crate) fn read_all(raw: &mut Vec<u64>) -> usize {
     fullest
 }
 
-/// Releases empty rings without a writer: their thread has ended or continues in another ring.
+/// Releases empty rings to which no thread will write again.
 pub(crate) fn forget_finished() {
     let finished: Vec<Read> = lock()
         .rings

@@ -156,7 +156,7 @@ fn call_text(
 
 type OffRow = (RowKind, (u64, Option<u64>), String);
 
-/// Splits a time off the processor into the time until the wakeup and the time in the run queue.
+/// Splits a time off the processor at the wakeup, if any; after it, the thread is in the run queue.
 fn off_rows(off: &OffCpu, architecture: Architecture) -> Vec<OffRow> {
     if off.reason == Reason::Preempted {
         let text = "preempted: another thread took the processor".to_owned();

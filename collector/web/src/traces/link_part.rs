@@ -61,7 +61,8 @@ pub(super) fn link_part(html: &mut Html, request: &Request) {
     html.html(&table.end());
 }
 
-/// Returns the address of the list of requests that link to a request, from its start on.
+/// Returns the address of the list of requests that link to a request's trace, from the request's
+/// start on.
 pub(super) fn followers_address(request: &Request) -> String {
     let formula = format!("{{ link:traceID = \"{}\" }}", request.recorded.stored_id());
     let (formula, from_ns) = (path_segment(&formula), request.recorded_ns().0);
