@@ -19,7 +19,7 @@ impl Drain {
         let is_due = |span: &OpenSpan| {
             let end_ns = end_at(timeline, span, now_ticks);
             match span.cut_at_ns() {
-                // Waits a little longer for an end in the window that is still in a ring.
+                // Waits a little longer, because the record of an end may still be in a ring.
                 Some(cut_at_ns) => cut_at_ns.saturating_add(CUT_PATIENCE_NS) < end_ns,
                 None => span.start_ns.saturating_add(span_ns_max) < end_ns,
             }

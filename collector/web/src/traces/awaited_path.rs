@@ -1,9 +1,9 @@
 //! Finds the model for a request's critical path, if it will be available soon.
 //!
 //! The model depends on the whole store, so a request's page waits only briefly for it. Without an
-//! older model, the page then lacks the path. Its script reloads it when the path is known, or
-//! offers to if the user has touched the page. A large request is shown before the model is begun,
-//! because both use the whole processor.
+//! older model, the page then lacks the path. A script reloads the page when the path is known, or
+//! offers to if the user has touched the page. A large request is shown before the computation of
+//! the model begins, because both use the whole processor.
 
 use std::time::Duration;
 

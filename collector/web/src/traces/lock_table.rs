@@ -44,8 +44,8 @@ fn holder(example: &LockExample, own: u64) -> (String, Option<String>) {
     match (&example.holder, example.holder_trace) {
         (_, Some(low)) if low == own => ("this request".to_owned(), None),
         (_, Some(low)) => {
-            // Links to a waker at the end of the wait, when it woke the thread, and to a holder
-            // that a marker names at the beginning, because it may have moved on by the end.
+            // A link to a waker has the end of the wait, when it woke the thread. A link to a
+            // holder named by a marker has the beginning: by the end, it may have moved on.
             let woke = !matches!(example.evidence, Some(ReleaseEvidence::Marker) | None);
             let after_ns = if woke { example.took_ns } else { 0 };
             let at_ns = example.start_ns.saturating_add_unsigned(after_ns);
