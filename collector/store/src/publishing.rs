@@ -49,7 +49,7 @@ impl PublishFailure {
     }
 }
 
-/// Counters of publishing by one collector, since it started.
+/// Counters and state of publishing by one collector, since it started.
 #[derive(Debug, Default)]
 pub struct PublishCounters {
     /// Number of files uploaded to the object store.

@@ -72,7 +72,7 @@ impl QueryMemory {
         }))
     }
 
-    /// Creates an unlimited quota.
+    /// Creates a quota that is practically unlimited.
     #[must_use]
     pub fn unbounded() -> Self {
         Self::new(usize::MAX)

@@ -87,7 +87,7 @@ pub struct EventRow {
     pub span_id: u64,
     /// Time of the event, in ns since the Unix epoch by the host's clock.
     pub time_ns: i64,
-    /// Number that orders events of the same time.
+    /// Number that orders events of the same time; 0 for log lines from OTLP without a span.
     pub seq: u32,
     pub host: StringId,
     /// Service of the process; empty for imported event logs.

@@ -25,8 +25,8 @@ const RINGS_BYTES_MAX: usize = 256 << 20;
 const RECORDS_ELSEWHERE: &str = "this process already records for another collector: call \
      `stroboscope_testkit::start` before `stroboscope::init`, or do not call `init` in tests";
 
-/// Recording of the process. The collector has no store. It forwards its log to the archive when it
-/// is flushed, like an agent to its gateway.
+/// Recording of the process. The collector has no store. It forwards its log to the archive, like
+/// an agent to its gateway.
 struct Process {
     /// Number of tests that use it.
     users: usize,

@@ -44,7 +44,8 @@ pub(crate) fn heatmap(map: &Heatmap, bursts: &[(i64, i64)], step_ns: Option<i64>
     let (Some(lowest), Some(highest)) = (bands().min(), bands().max()) else {
         return html;
     };
-    // An additional band on both sides keeps few requests from filling the picture with one colour.
+    // Additional bands above and (if there is one) below keep few requests from filling the picture
+    // with one colour.
     let plot = Plot {
         map,
         edges_ns: band_edges_ns(),
@@ -279,7 +280,7 @@ impl Plot<'_> {
                 self.x_of_ns(*open_ns).max(drawn_to),
                 self.x_of_ns(*close_ns),
             );
-            // Skip bursts that are too short to be visible next to the previous one.
+            // Skip later bursts that are too short to be visible.
             if x2 - x1 < 0.3 && drawn_to > f64::MIN {
                 continue;
             }

@@ -20,7 +20,7 @@ const PRESETS: [(&str, &str); 4] = [
     ("24h", "24 h"),
     ("", "All"),
 ];
-/// Maximum number of root operations offered.
+/// Maximum number of root operations offered, besides the current one.
 const ROOTS_OFFERED_MAX: usize = 300;
 /// Height of the picture in its own units; its width is the number of columns, and it is stretched.
 const HEIGHT: f64 = 24.0;

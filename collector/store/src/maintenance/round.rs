@@ -27,8 +27,8 @@ const RETRIED_MAX: usize = 1 << 20;
 /// Settings by which old hours are thinned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThinningSettings {
-    /// Time from the end of an hour until it is thinned; at least [`SETTLED`](super::SETTLED),
-    /// because records may arrive until then.
+    /// Time from the end of an hour until it is thinned. Less than [`SETTLED`](super::SETTLED)
+    /// counts as `SETTLED`, because records may arrive until then.
     pub after: Duration,
     /// Share that is kept of the requests that may be dropped, above 0 and at most 1.
     pub ratio: f64,
@@ -172,8 +172,8 @@ impl Care {
     }
 
     /// Returns the files of a table that may be merged, as runs of neighbours in one directory.
-    /// Omits files without segments in their names, such as imports, files of segment
-    /// `next_segment` or later, and runs of a single file. A damaged or a thinned file ends a run.
+    /// Omits files of segment `next_segment` or later, files without segments in their names, such
+    /// as imports, and runs of a single file. A damaged or a thinned file ends a run.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.

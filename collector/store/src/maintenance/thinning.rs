@@ -1,8 +1,8 @@
 //! Thins old hours: drops some of their requests, and increases the weights of others (see
 //! [`stroboscope_analysis::thinning`]).
 //!
-//! The hour's files of spans, events and provenance are written again without the dropped requests,
-//! as `NAME-thinned`. A crash may come between any two of these steps:
+//! The hour's files of spans, events and provenance, except imports, are written again without the
+//! dropped requests, as `NAME-thinned`. A crash may come between any two of these steps:
 //!
 //! 1. The decisions to drop or reweight requests are written to a temporary file.
 //! 2. One object names all new files durably. No listing contains these files while it exists.
@@ -33,8 +33,8 @@ type RequestFiles = Vec<Vec<(Path, u64)>>;
 impl Care {
     /// Thins the hours that are due, the oldest first. In a running collector, thins at most one
     /// hour in a round, so that merges of recent hours do not wait. Skips hours with files of
-    /// segment `next_segment` or later, and hours for which it found a damaged file. Stops when
-    /// `goes_on` returns false.
+    /// segment `next_segment` or later, and those in `unthinnable`. Stops when `goes_on` returns
+    /// false.
     ///
     /// # Errors
     /// Returns an error if the store fails. The hour is then thinned in all tables or in none.

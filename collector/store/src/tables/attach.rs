@@ -16,8 +16,8 @@ use super::left_out::LeftOut;
 /// map is built.
 const EVENTS_WITHOUT_MAP: usize = 8;
 
-/// Maximum number of spans with equal starts and ids, or of events with equal times and numbers,
-/// that one is compared with to find copies.
+/// Maximum number of spans with equal ids, or of events with equal times and numbers, to which a
+/// span or event is compared to find copies.
 pub const COPIES_COMPARED_MAX: usize = 64;
 
 /// Row of the events table as it is read.
@@ -175,9 +175,9 @@ impl EventAttacher {
     }
 }
 
-/// Drops events that equal an earlier one, if `may_be_copy` agrees: for log lines, which have no
-/// numbers that tell copies from repetitions, only if their span was copied. The events must be in
-/// order of time and number. Returns the number of dropped ones.
+/// Drops events inside spans that equal an earlier one, if `may_be_copy` agrees. It should accept a
+/// log line only if its span was copied, because no number tells its copies from repetitions. The
+/// events must be in order of time and number. Returns the number of dropped ones.
 pub fn drop_event_copies(
     events: &mut Vec<EventRead>,
     may_be_copy: impl Fn(&EventRead) -> bool,
@@ -190,8 +190,8 @@ pub fn drop_event_copies(
     (all - events.len()) as u64
 }
 
-/// Drops records that are copies of earlier ones. Like records are neighbours, and are compared
-/// with at most [`COPIES_COMPARED_MAX`] kept ones.
+/// Drops records that are copies of earlier ones. Records that are alike must be neighbours. Each
+/// is compared with at most [`COPIES_COMPARED_MAX`] kept ones.
 fn drop_copies<T>(
     records: &mut Vec<T>,
     is_like: impl Fn(&T, &T) -> bool,
@@ -245,7 +245,8 @@ pub(super) fn attach_attributes(
 
 /// Makes the elements and attributes of events, if any, refer to their event by number instead of
 /// by index. Numbers are unique only within one import, and all log lines from OTLP without a span
-/// have number 0. If numbers collide and records refer to events, renumbers events in their order.
+/// have number 0. If numbers collide in a trace with elements or attributes, renumbers its events
+/// in the order of their numbers.
 fn tell_events_apart(trace: &mut TraceRecords) {
     let TraceRecords {
         events,

@@ -34,7 +34,7 @@ impl StoreTable {
         Self::Provenance,
     ];
 
-    /// List of the tables from which traces are inferred.
+    /// List of the tables from which models of traces are inferred.
     pub const OF_TRACES: [Self; 3] = [Self::Spans, Self::Events, Self::Batches];
 
     /// List of the tables that segments of the log are converted to.

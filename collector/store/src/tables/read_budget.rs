@@ -4,8 +4,8 @@
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
 /// Maximum total size of objects in memory, for files that are read together, in bytes.
 const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
-/// Maximum number of files read together that are kept open. By default, Linux allows a process
-/// 1,024.
+/// Maximum number of files read together for which all are kept open; of more files, none is. By
+/// default, Linux allows a process 1,024.
 const OPEN_FILES_MAX: usize = 512;
 /// Number of rows (64 bytes each for spans) that the readers of all files together may decode
 /// ahead. The budget of one file has bounds: smaller batches cost more per row, and batches of more

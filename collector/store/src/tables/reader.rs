@@ -52,7 +52,7 @@ impl std::fmt::Display for Damage {
 }
 
 /// Opened object or temporary run, whose footer shows that Stroboscope wrote it and that it has the
-/// columns required of its version.
+/// columns to read, except those that its version may lack.
 #[derive(Clone, Debug)]
 pub(super) struct TableFile {
     file: String,

@@ -79,8 +79,8 @@ impl ShardPlan {
         between(&IdRange::ALL, vec![cut])
     }
 
-    /// Returns a text that identifies the snapshot: the paths and sizes of its files, and the trace
-    /// ids at the bounds of their row groups.
+    /// Returns a text that identifies the snapshot: the paths and sizes of its files, and the
+    /// lowest and highest trace ids of row groups of spans and events.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.identity

@@ -20,9 +20,10 @@ use super::reader::{TableFile, TableReader};
 /// Key of the metadata entry. Its number increases with every change of the rules by which facts
 /// are found, also of the rule for names. Readers scan files that lack the current entry.
 const KEY: &str = "stroboscope.operations.1";
-/// Minimum number of rows for an entry. A scan of fewer rows takes little time.
+/// Minimum number of rows for an entry, including rows that a merge or thinning drops. A scan of
+/// fewer rows takes little time.
 const ROWS_MIN: u64 = 8_192;
-/// Maximum size of an entry per row, in bytes. A file whose names seldom repeat gets no entry.
+/// Maximum size of an entry per such row, in bytes. A file whose names seldom repeat gets no entry.
 const BYTES_PER_ROW_MAX: f64 = 0.5;
 
 /// Facts in the form of an entry, as JSON.

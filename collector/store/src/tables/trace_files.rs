@@ -169,8 +169,8 @@ impl TraceFiles {
         })
     }
 
-    /// Restricts reading to the traces with these ids. Readers then skip pages that cannot contain
-    /// any of them.
+    /// Restricts reading to the traces with these ids. Readers then skip row groups that cannot
+    /// contain any of them, and such pages of files that are not in memory as a whole.
     #[must_use]
     pub fn only(mut self, mut traces: Vec<u128>) -> Self {
         traces.sort_unstable();

@@ -207,10 +207,10 @@ impl TraceReader {
     /// with that many of them and their events. These are the spans that start first if `spans_max`
     /// is below [`RECORDS_PER_TRACE_MAX`]. Attributes and elements of other spans may remain.
     /// Trace `id` must be the next one. Calls `room` like [`TraceReader::next_within`]. Returns the
-    /// number of all spans of the trace.
+    /// number of all spans of the trace, without dropped copies.
     ///
     /// # Errors
-    /// Returns the number of all spans of the trace if `room` returned false.
+    /// Returns this number if `room` returned false.
     pub fn first_of(
         &mut self,
         id: u128,
