@@ -12,7 +12,7 @@ use crate::name::is_named;
 /// Critical path of a trace, by span.
 #[derive(Debug)]
 pub(crate) struct SpanPath {
-    /// Time from the start to the answer, in ns.
+    /// Time from the first event of the trace to its answer, in ns.
     pub(crate) latency_ns: u64,
     /// Tree of the spans, by which the trace was cut into segments.
     pub(crate) outline: Vec<OutlineSpan>,

@@ -67,7 +67,7 @@ impl Traces {
         }
     }
 
-    /// Returns the traces of this name, in order of their starts. The name is that of the first
+    /// Returns the traces of this name, in order of their starts. The name is that of the root
     /// span, `checkout`, or includes its service, `shop:checkout`.
     #[must_use]
     pub fn named(&self, name: &str) -> Vec<&Trace> {

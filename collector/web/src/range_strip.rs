@@ -185,8 +185,8 @@ fn roots(html: &mut Html, scope: &Scope, rate: Option<&RequestRate>) {
     html.markup("</select></label>");
 }
 
-/// Counts the spans in each column that begin a request, of the root operation if one is selected.
-/// Returns `None` if the operation has no counts over time.
+/// Counts the spans that begin a request, by column. If a root operation is selected, counts only
+/// its spans, and returns `None` if it has no counts over time.
 fn counts(scope: &Scope, rate: &RequestRate) -> Option<Vec<u64>> {
     let columns = rate.columns.iter();
     if scope.root.is_empty() {

@@ -154,8 +154,8 @@ impl Care {
         Ok(true)
     }
 
-    /// Deletes the files of a thinning that is not visible yet. If there is none, makes the end of
-    /// the last thinning durable, so that the covered files can be moved.
+    /// Deletes the files of a thinning that is not visible yet. If none is in progress, makes the
+    /// end of the last thinning durable, so that the covered files can be moved.
     pub(super) fn abandon_thinning(&self) -> Result<(), StoreError> {
         let files = self.store().begun_thinning()?;
         if files.is_empty() {

@@ -19,7 +19,7 @@ use super::staged::StagedObject;
 use super::stored_operations::FactsWriter;
 use super::write::properties;
 
-/// Maximum total number of rows that all inputs decode at a time, if there are at most 1,024. It is
+/// Maximum number of rows that all inputs together decode at a time, for up to 1,024 inputs. It is
 /// low, because rows may be large.
 const ROWS_TOGETHER: usize = 65_536;
 

@@ -64,9 +64,9 @@ impl Store {
         Ok(listed.pop().unwrap_or_default())
     }
 
-    /// Lists the objects of several tables with their metadata. Unless they are deleted or
-    /// repaired, a file and the file that covers it are never both missing. A deletion of files is
-    /// visible in all tables or in none. Files that are added during the listing may be missing.
+    /// Lists the objects of several tables with their metadata. A file and the file that covers it
+    /// are never both missing, unless they are deleted or repaired. A deletion of files is visible
+    /// in all tables or in none. Files that are added during the listing may be missing.
     ///
     /// A plain listing is no snapshot. While it walks a directory, a compacted file may appear
     /// behind its position, and the files that it covers may vanish ahead of it. Then neither would
