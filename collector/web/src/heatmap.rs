@@ -276,14 +276,12 @@ impl Plot<'_> {
             if *close_ns < self.map.from_ns || *open_ns > self.end_ns() {
                 continue;
             }
-            let (x1, x2) = (
-                self.x_of_ns(*open_ns).max(drawn_to),
-                self.x_of_ns(*close_ns),
-            );
-            // Skip later bursts that are too short to be visible.
-            if x2 - x1 < 0.3 && drawn_to > f64::MIN {
+            let (x1, x2) = (self.x_of_ns(*open_ns), self.x_of_ns(*close_ns));
+            // The previous mark covers this burst.
+            if x2 <= drawn_to {
                 continue;
             }
+            let x1 = x1.max(drawn_to);
             write_rect(
                 html,
                 "<rect class=\"burst\" x=\"",
@@ -462,16 +460,12 @@ mod tests {
         let edges = band_edges_ns();
         let band = edges.iter().position(|edge| *edge == 1_000_000).unwrap();
         let map = map_of(band);
-        let page = heatmap(
-            &map,
-            &[
-                (0, 1),
-                (1_700_000_000_000_000_000, 1_700_000_000_500_000_000),
-            ],
-            Some(1_700_000_001_000_000_000),
-        )
-        .into_string();
-        let from = 1_700_000_000_000_000_000i64 + (2 << 30);
+        let from_ns = map.from_ns;
+        // The first burst is not in the range; the mark of the third one covers the fourth.
+        let bursts = [-9, 0, 1 << 30, (1 << 30) + 6, 2 << 30];
+        let bursts = bursts.map(|at| (from_ns + at, from_ns + at + 1));
+        let page = heatmap(&map, &bursts, Some(from_ns + 1_000_000_000)).into_string();
+        let from = from_ns + (2 << 30);
         let link = format!(
             "/traces?from={from}&amp;to={}&amp;min=1000000&amp;max={}",
             from + (1 << 30),
@@ -482,7 +476,7 @@ mod tests {
             page.contains("data-count=\"7\"") && page.contains("1\u{a0}ms</text>"),
             "{page}"
         );
-        assert_eq!(page.matches("class=\"burst\"").count(), 1, "{page}");
+        assert_eq!(page.matches("class=\"burst\"").count(), 3, "{page}");
         assert_eq!(page.matches("class=\"since\"").count(), 1, "{page}");
         assert!(
             page.contains("data-compare=\"/compare?before={before}&amp;after={after}\""),
