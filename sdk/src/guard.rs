@@ -234,8 +234,8 @@ fn run_and_leave(runtime: tokio::runtime::Runtime, work: impl Future<Output = ()
 /// Blocks the calling thread, not the SDK. In async code, call it through `spawn_blocking`.
 ///
 /// Returns `false` if the deadline passed, if the collector rejected a batch or the buffer was full
-/// meanwhile, or if nothing is running. If only the deadline passed, the remaining records stay
-/// pending.
+/// meanwhile, or if recording is not running or ends first. If only the deadline passed, the
+/// remaining records stay pending.
 #[must_use = "false means that some records did not reach the collector"]
 pub fn flush(deadline: Duration) -> bool {
     flush_trace(0, deadline).is_some()

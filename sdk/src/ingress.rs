@@ -101,7 +101,7 @@ impl IncomingContext {
         let follows = remote.is_sampled() && gate::is_read();
         if asked.is_open() || follows || asked.asks_roots() && !remote.is_valid() {
             let span = Span::begin_under(remote, name(), FLAGS, |_| {});
-            // A span without a context means that recording stopped in between.
+            // A span without a context means that the window or recording ended in between.
             if span.context().is_valid() {
                 if remote.is_sampled() {
                     self.record_probability(&span);

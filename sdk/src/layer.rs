@@ -45,7 +45,7 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// recorded after the span began. The kind `server` applies only to a request's first span in the
 /// process. An event at `error` marks its span as failed. A failing HTTP or gRPC status
 /// (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does so, too, by
-/// OpenTelemetry's rules.
+/// OpenTelemetry's rules, unless `otel.status_code` is `OK`.
 ///
 /// A span called `request`, `http_request` or similar, with a method, and a path or a route, is a
 /// web framework's request span. If it is a client span, or its request's first span in the

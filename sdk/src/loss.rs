@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use stroboscope_proto::v1;
 
-/// Cause for which a record, a part of one, or a note about the process was discarded.
+/// Cause for which a record or a part of one, a request's value, or a note about the process was
+/// discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 #[non_exhaustive]
@@ -33,7 +34,7 @@ pub enum LossCause {
     EndWithoutBegin,
     /// The shutdown deadline passed before everything was shipped.
     ShutdownDeadline,
-    /// A value that should have traveled with a request was dropped because it was malformed, did
+    /// A value that should have travelled with a request was dropped because it was malformed, did
     /// not fit, or came from a [public caller](crate::Builder::public_callers).
     BaggageDropped,
     /// The provenance log of a request was too long, or the waiting logs were too many or too
@@ -98,11 +99,11 @@ impl LossCause {
     }
 }
 
-/// Counters of records lost since the process started, one per cause.
+/// Counters of losses since the process started, one per cause.
 #[derive(Debug)]
 pub(crate) struct Losses([AtomicU64; LossCause::ALL.len()]);
 
-/// Counters of the records that this process lost.
+/// Counters of this process's losses.
 pub(crate) static LOSSES: Losses = Losses::new();
 
 impl Losses {

@@ -1,8 +1,8 @@
 //! Propagates the context as W3C headers: `traceparent`, `tracestate`, `baggage`. The provenance of
 //! an item has a header of its own, see [`Provenance`](crate::baggage::Provenance).
 //!
-//! Source: W3C Trace Context (level 2) and W3C Baggage. Other vendors' valid data in `tracestate`
-//! and `baggage` is forwarded unchanged, within limits of size and number.
+//! Source: W3C Trace Context (level 2) and W3C Baggage. Other vendors' valid data in `baggage`, and
+//! in the `tracestate` of an accepted `traceparent`, is forwarded within limits of size and number.
 
 #[cfg(feature = "opentelemetry")]
 pub(crate) mod otel;

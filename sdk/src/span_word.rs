@@ -8,7 +8,7 @@ use crate::span_context::SpanContext;
 /// State of a span, except its ids, as the bits of one word.
 ///
 /// ```text
-/// bits 0..8   one bit for each of the constants below; if none is set, the word is empty
+/// bits 0..8   `RECORDED`, `HAS_CONTEXT` and `HELD`; if none is set, the word is empty
 ///      3      0, so that the word is no closed state of a thread's fast path
 ///      8..12  0
 ///      12..20 the flags of its context

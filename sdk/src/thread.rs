@@ -40,7 +40,7 @@ enum State {
     Ready,
     /// The thread has borrowed the shared ring at this place, for one record.
     Borrowing(u8),
-    /// The thread has borrowed the shared ring at this place while it is being torn down.
+    /// The thread, which is being torn down, has borrowed the shared ring at this place.
     LastBorrowing(u8),
     /// The thread is muted, as the SDK's own threads are: it records nothing, which is no loss.
     Muted,
@@ -392,8 +392,8 @@ pub(crate) fn forget_ids() {
     }
 }
 
-/// Stops recording on this thread, unless a record is being written to a borrowed ring. Used by the
-/// SDK's own threads, whose libraries are annotated, too, and by simulations.
+/// Stops recording on this thread, unless a record is being written. Used by the SDK's own threads,
+/// whose libraries are annotated, too, and by simulations.
 pub(crate) fn mute() {
     local().stop(State::Muted);
 }

@@ -12,10 +12,10 @@ use crate::clock::{Anchor, ClockSource};
 use stroboscope_burst::BurstConfig;
 
 /// Time in ns after the timer's creation from which the tick rate is known well enough. Until then,
-/// a time further ahead than this counts as never reached.
+/// an edge of a window that is further ahead than this counts as never reached.
 const TICKS_KNOWN_AFTER_NS: i64 = 2_000_000;
 
-/// State machine and log under one lock: a window in the log is always consistent with the flag.
+/// State machine and log under one lock, so that other threads see all changes of a turn at once.
 #[derive(Debug)]
 struct Inner {
     machine: Machine,
@@ -48,7 +48,7 @@ impl Timer {
     }
 
     /// Starts the thread. If a window is already open, the gate is open on return, so that the
-    /// first request is complete.
+    /// first request is recorded.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let timer = Arc::clone(self);
         let thread = std::thread::Builder::new()

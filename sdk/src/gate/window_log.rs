@@ -106,7 +106,7 @@ impl WindowLog {
         self.unreported.drain(..).collect()
     }
 
-    /// Returns the number of stored windows.
+    /// Returns the number of closed windows kept, plus that of unreported ones.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.closed.len() + self.unreported.len()

@@ -36,9 +36,9 @@ impl Buffer {
     /// Numbers and stores a batch.
     ///
     /// # Errors
-    /// Returns the batch and the number of its records if the buffer is full. The batch then gets
-    /// no sequence: to the collector, a gap means that records were lost on the way, while this
-    /// loss is counted here.
+    /// Returns the batch and the number of its records if the buffer is full. The batch then uses
+    /// up no sequence: to the collector, a gap means that records were lost on the way, while the
+    /// SDK itself counts this loss.
     pub(crate) fn push(&mut self, mut batch: v1::Batch) -> Result<(), (Box<v1::Batch>, u64)> {
         batch.sequence = self.next_sequence;
         let (bytes, records) = (batch.encoded_len(), records(&batch));

@@ -23,8 +23,8 @@ impl Span {
         Self::begin_request_in(context::current(), callsite, |writer| values.write(writer))
     }
 
-    /// Begins a request inside another span, if there is one. If both are recorded, links the
-    /// request to that span, and marks that span as a connection.
+    /// Begins a request inside another span, if there is one. Unless one of them is known not
+    /// to be recorded, links the request to that span, and marks that span as a connection.
     pub(crate) fn begin_request_in(
         outer: SpanContext,
         callsite: &'static Callsite,

@@ -57,8 +57,8 @@ impl Rings {
         self.bytes_max.store(bytes_max, Relaxed);
     }
 
-    /// Returns the capacity, in bytes, of rings of a size class: 0 is small, 1 is medium, 2 is the
-    /// configured size, which also limits the others.
+    /// Returns the capacity to request, in bytes, for a ring of a size class: 0 is small, 1 is
+    /// medium, 2 is the configured size, which also limits the others.
     fn room(&self, number: usize) -> usize {
         let largest = self.ring_bytes.load(Relaxed);
         match number {
@@ -173,7 +173,7 @@ impl Rings {
         }
     }
 
-    /// Locks the free rings. Meanwhile, threads that need a ring get a new one.
+    /// Locks the free rings. Meanwhile, threads that need a ring get no free one.
     pub(crate) fn lock_free(&self) -> FreeLock<'_> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }

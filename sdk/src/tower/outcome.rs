@@ -45,7 +45,8 @@ pub(super) struct Outcome {
     is_grpc: bool,
     /// HTTP status of the response, if it arrived.
     status: Option<u16>,
-    /// Code of the gRPC call, if it arrived; [`UNKNOWN`] if the call ended without one.
+    /// Code of the gRPC call, if it arrived; [`UNKNOWN`] after a body with HTTP status 200 without
+    /// one.
     code: Option<u32>,
     /// Unparsed `grpc-message` of a failed call. Boxed, because it is rare.
     message: Option<Box<HeaderValue>>,

@@ -22,8 +22,8 @@ pub const SLACK_EDGES_MAX: usize = SLACK_COMPONENTS_MAX * (SLACK_COMPONENTS_MAX 
 /// Error for an invalid policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
-    /// Name of the invalid point; empty if it has none, or if the problem concerns the policy as a
-    /// whole.
+    /// Name of the invalid point; empty if it has none, or if the problem concerns no single
+    /// point.
     pub point: String,
     /// Description of the problem.
     pub problem: String,
@@ -49,8 +49,8 @@ impl Policy {
     /// 0 and 1. Curves, measurements, quality drops and pieces of a utility must be in strictly
     /// ascending order.
     ///
-    /// Also limits the length of every list, and rejects negative sizes, references to unknown
-    /// features and components, and points without a name or with the name of another point.
+    /// Also limits the length of every list, and rejects inconsistent values, such as negative
+    /// sizes, references to unknown features, and two points of one name.
     ///
     /// # Errors
     /// Returns the first problem found.

@@ -14,7 +14,7 @@ pub struct Item {
 /// Chooses items, and reuses its buffers between choices.
 #[derive(Clone, Debug, Default)]
 pub struct Chooser {
-    /// Sort keys. The upper half is the loss per cost, or the loss if all items cost the same, as
+    /// Sort keys. The upper half is the loss per cost, or the loss in [`Chooser::choose_even`], as
     /// the bits of a non-negative `f32`, which sort like the number. The lower half falls as the
     /// position rises. Among equal items, later ones are therefore left out first, because sources
     /// return their best items first.

@@ -30,7 +30,7 @@ pub struct Weight {
 }
 
 /// Quality drop of whole responses at a tradeoff rate, measured on requests that were not used to
-/// learn the weights.
+/// learn the weights. In a policy that a service received, all but the rate and `mean_drop` are 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct QualityDrop {
