@@ -85,10 +85,10 @@
 //! | `STROBOSCOPE_KERNEL_RECORDER` | file that a listening recorder locks | see [`marker`] |
 //! | `STROBOSCOPE_SERVICE`, `STROBOSCOPE_HOST` | names of the service and the host | [`Builder::service`], [`Builder::host`] |
 //!
-//! If [`init`] or [`Builder::env`] finds another variable that starts with `STROBOSCOPE_`, a warning
-//! on standard error names the nearest known variable, or all of them, when recording starts.
-//! Variables that start with `STROBOSCOPE_TEST_` or `STROBOSCOPE_COLLECT_` (the collector's), or
-//! that Kubernetes sets for a service of this name, are ignored.
+//! If [`init`] or [`Builder::env`] finds another variable that starts with `STROBOSCOPE_`, a
+//! warning on standard error names the nearest known variable, or all of them, when recording
+//! starts. Variables that start with `STROBOSCOPE_TEST_` or `STROBOSCOPE_COLLECT_` (the
+//! collector's), or that Kubernetes sets for a service of this name, are ignored.
 //!
 //! `https` requires the feature `tls`, which is off by default because most services ship to a
 //! sidecar on their own machine.

@@ -154,8 +154,8 @@ impl RatioState {
     }
 }
 
-/// Returns the member of OpenTelemetry in a clean `tracestate`, if it states a rejection threshold:
-/// the probability with which the sender's sampler kept the request.
+/// Returns the member of OpenTelemetry in a clean `tracestate`, if it states a rejection threshold
+/// and thereby the probability with which the sender's sampler kept the request.
 pub(crate) fn stated_threshold(tracestate: &str) -> Option<&str> {
     let mut members = tracestate.split(',');
     let member = members.find(|member| member.starts_with("ot="))?;

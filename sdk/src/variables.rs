@@ -9,9 +9,9 @@ const OF_TESTS: &str = "STROBOSCOPE_TEST_";
 /// its own.
 const OF_COLLECTOR: &str = "STROBOSCOPE_COLLECT_";
 
-/// Returns a message for each variable that is set, has the SDK's prefix and a Unicode name, and is
-/// neither known nor, by its name, one of tests, the collector or Kubernetes. A misspelled name
-/// would otherwise have no effect and no warning.
+/// Returns a message for each variable in `set` whose name has the SDK's prefix, is Unicode, and is
+/// neither known nor like those of tests, the collector or Kubernetes. A misspelled name would
+/// otherwise have no effect and no warning.
 ///
 /// This is not an error: a name of a later version, or of another program's script, must not stop a
 /// service.

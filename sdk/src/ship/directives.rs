@@ -117,8 +117,8 @@ fn decode(message: Bytes) -> DirectiveResult {
     }
 }
 
-/// Number of the field with a policy in a directive, as in `proto/stroboscope/v1/`; a test compares
-/// them.
+/// Number of the field with a policy in a directive, as in `proto/stroboscope/v1/`; tests fail if
+/// they differ.
 const SET_TRADEOFFS: u32 = 4;
 
 /// Passes the number and content of each length-delimited field of a message to `take`. For a field

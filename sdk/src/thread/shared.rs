@@ -2,8 +2,7 @@
 //!
 //! Apart from `init` in a forked child, a place is locked only to put its ring back, or to look for
 //! a ring or create one. A thread that needs a ring does not wait for the lock; it tries the next
-//! place. A ring stays
-//! together with its lineage, so to its reader it is an ordinary ring.
+//! place. A ring stays together with its lineage, so to its reader it is an ordinary ring.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -92,8 +91,8 @@ pub(super) fn give_back(place: u8, writer: Writer) {
         .unwrap_or_else(std::sync::PoisonError::into_inner) = Place::Available(writer);
 }
 
-/// Resets the places when the thread that survived a fork calls `init`: threads that no longer exist
-/// may have borrowed rings. A place that such a thread had locked stays unusable.
+/// Resets the places when the thread that survived a fork calls `init`: threads that no longer
+/// exist may have borrowed rings. A place that such a thread had locked stays unusable.
 pub(crate) fn forget_shared() {
     for place in &SHARED {
         if let Ok(mut place) = place.try_lock() {

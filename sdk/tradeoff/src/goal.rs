@@ -49,7 +49,7 @@ pub struct PointPolicy {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Policy {
-    /// Version, which grows with every change; records of proactive tradeoffs contain it.
+    /// Version, which should grow with every change; records of proactive tradeoffs contain it.
     pub version: u64,
     /// Time at which the models were learned, in ns since the Unix epoch.
     pub learned_ns: u64,

@@ -9,7 +9,7 @@ pub(super) use crate::tradeoff::{directed as install, refused as refuse};
 /// Maximum bytes of all points of a policy, with their models.
 const POINTS_BYTES_MAX: usize = 1 << 20;
 
-// Field numbers as in `proto/stroboscope/v1/`; a test compares them.
+// Field numbers as in `proto/stroboscope/v1/`; tests fail if they differ.
 const POINTS: u32 = 4;
 const SLACK: u32 = 5;
 const COMPONENTS: u32 = 2;
