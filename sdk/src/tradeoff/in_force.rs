@@ -1,7 +1,9 @@
 //! Policy in force, by which points decide, with statistics.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustc_hash::FxHashMap;
@@ -127,7 +129,11 @@ fn put(new: Option<Arc<InForce>>) {
 /// Prevents changes of the policy until the result is dropped. Returns `None` while the policy is
 /// being replaced, so that no thread waits.
 pub(super) fn reading() -> Option<RwLockReadGuard<'static, Option<Arc<InForce>>>> {
-    IN_FORCE.try_read().ok()
+    match IN_FORCE.try_read() {
+        Ok(policy) => Some(policy),
+        Err(TryLockError::Poisoned(policy)) => Some(policy.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// Returns the policy in force. Returns `None` if there is none, and also while it is being
