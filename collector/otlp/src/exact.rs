@@ -33,8 +33,8 @@ fn has_twice(pairs: &[KeyValue]) -> bool {
     keys.len() < pairs.len()
 }
 
-/// Adds a value to [`EXACT`] if JSON does not express it exactly. Otherwise removes the former value
-/// of its key from there.
+/// Adds a value to [`EXACT`] if JSON does not express it exactly. Otherwise removes the former
+/// value of its key from there.
 pub(super) fn note_inexact(attributes: &mut Attributes, key: &str, value: Option<&AnyValue>) {
     if let Some(value) = value.filter(|value| !is_exact(value)) {
         let exact = attributes.entry(EXACT).or_insert_with(|| Map::new().into());

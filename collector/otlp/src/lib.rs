@@ -201,8 +201,7 @@ impl OfResource {
         }
     }
 
-    /// Returns the attributes of the resource and of one scope, which all spans or log records of
-    /// the scope share.
+    /// Returns the attributes of the resource and of one scope, which the scope's records share.
     fn shared(
         &self,
         scope: Option<&Scope>,

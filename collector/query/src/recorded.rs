@@ -166,8 +166,8 @@ pub(super) fn bursts(
     Ok(merged(intervals))
 }
 
-/// Removes the windows of recordings that were always on. They are no bursts: only restarts and lost
-/// batches divide them.
+/// Removes the windows of recordings that were always on. They are no bursts: only restarts and
+/// lost batches divide them.
 pub(super) fn without_always_on(
     batches: impl Iterator<Item = BatchRead>,
 ) -> impl Iterator<Item = BatchRead> {

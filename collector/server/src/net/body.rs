@@ -225,8 +225,8 @@ impl http_body::Body for BoundedBody {
 }
 
 impl Rejection {
-    /// Returns the rejection that ended a request's body, which the port has counted. Returns `None`
-    /// if the body ended for another reason, for example because the client disconnected.
+    /// Returns the rejection that ended a request's body, which the port has counted. Returns
+    /// `None` if the body ended for another reason, for example because the client disconnected.
     pub(crate) fn of_body(error: &(dyn Error + 'static)) -> Option<Self> {
         let mut cause = Some(error);
         while let Some(error) = cause {

@@ -122,7 +122,7 @@ impl<W: Write> LogWriter<W> {
         Ok(self.to)
     }
 
-    /// Adds the record of a source or, if the source was written before, of what it gained since.
+    /// Adds the record of a source or, if the source was written before, of its growth since.
     fn write_source(&mut self, source: Source, records: &mut Vec<u8>) {
         let written = self.inputs.saturating_sub(source.first);
         let (first, count) = (source.first + written, source.count - written);
