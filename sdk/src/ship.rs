@@ -33,7 +33,7 @@ use notes::{IDLE_WINDOWS_MAX, Notes};
 /// full is read earlier, unless its thread got a larger one. Each wakeup costs the service time,
 /// and records lose nothing by waiting in a ring.
 const QUIET_PASS: Duration = Duration::from_millis(100);
-/// Interval between readings while more is recorded.
+/// Interval between readings at a moderate load.
 const BUSY_PASS: Duration = Duration::from_millis(5);
 /// Interval between readings while a ring fills fast.
 const FAST_PASS: Duration = Duration::from_millis(1);

@@ -68,8 +68,8 @@ const DESCRIBED: [&str; 4] = [
 ///
 /// tower-http's request span and the event with its status have the level `debug`, and so have
 /// sqlx's statements (`sqlx::query`). They are recorded at any level, unless a directive names them
-/// or all other targets are `off`. Without them, a service with `TraceLayer` would show no
-/// requests, and one with sqlx no statements. The same applies to sqlx's waits for connections
+/// or unnamed targets are `off`. Without them, a service with `TraceLayer` would show no requests,
+/// and one with sqlx no statements. The same applies to sqlx's waits for connections
 /// (`sqlx::pool::acquire`). `info,sqlx=info` leaves out all of sqlx's statements and waits except
 /// slow ones.
 ///

@@ -304,8 +304,8 @@ impl LearnedTree {
     }
 
     /// Explains the difference between the categories of `rows`, with precision and recall.
-    /// `earlier` holds requests from before the change, counted by this tree. Their latencies
-    /// become [`ExplainedLeaf::earlier`].
+    /// `earlier` holds requests from before the change, which this tree has observed. Their
+    /// latencies become [`ExplainedLeaf::earlier`].
     pub fn explanation(&self, rows: &StoredRows, earlier: Option<&StoredRows>) -> Explanation {
         let table = rows.table(&self.columns);
         let all: Vec<usize> = (0..table.classes().len()).collect();

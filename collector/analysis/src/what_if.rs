@@ -127,8 +127,8 @@ struct LoadedPart {
 }
 
 impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
-    /// Changes the segments for which `change` returns a change. `change` is called once for each
-    /// label.
+    /// Creates a replay that changes the segments for which `change` returns a change. The replay
+    /// calls `change` once for each label.
     pub fn new(waiting: &'a WaitModel, change: F) -> WhatIf<'a, F> {
         WhatIf {
             waiting,

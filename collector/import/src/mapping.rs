@@ -84,8 +84,8 @@ impl FieldMapping {
     /// Reads a mapping file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or if a part is invalid or missing. The error has the line
-    /// of an invalid part, or of the section of a missing one; line 1 for one outside sections.
+    /// Fails if the file cannot be read, or if a part is invalid or missing. The error has an
+    /// invalid part's line. For a missing part, it has its section's line, or 1 outside sections.
     pub fn read(path: &Path) -> Result<Self, MappingError> {
         let unreadable = |source| MappingError::Unreadable {
             path: path.to_owned(),

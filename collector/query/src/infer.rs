@@ -144,8 +144,8 @@ struct WorkerResult {
     excluded_segments: u64,
 }
 
-/// Observes the selected traces whose ids are in `ids`, with timestamps corrected by `alignment`.
-/// Observes no trace if `ids` is `None`.
+/// Observes the selected traces with ids in `ids`; none if `ids` is `None`. `alignment` corrects
+/// timestamps only for the model and the statistics of roots, not for the rider and the clocks.
 pub(super) fn observe<R: Pass<TraceRecords>>(
     source: &Source,
     selection: Selection,

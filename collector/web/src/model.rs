@@ -151,7 +151,8 @@ impl Models {
     }
 
     /// Returns the cached model, which may be outdated, without computing one. Returns `None` if no
-    /// model is cached, or only an old failure for files that have changed since.
+    /// model is cached, or only an old failure, for files that have changed since or for lack of
+    /// memory.
     pub(crate) fn known(&self, state: &str) -> Option<ModelLookup> {
         let kept = lock(&self.model);
         let kept = kept.as_ref()?;

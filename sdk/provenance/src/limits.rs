@@ -1,4 +1,4 @@
-//! Limits of a log, and counts of its losses of precision.
+//! Limits of a log, and counts of its losses.
 
 use crate::label::{INPUTS_MAX, NODES_MAX};
 

@@ -344,8 +344,8 @@ impl ChangedWaits {
     }
 
     /// Returns the new length of a segment that was `ns` long, for a request that is not known to
-    /// visit a queue; `None` if the label has no wait. The segment keeps its rank among the lengths
-    /// of its label in the sample.
+    /// visit a queue; `None` if no segment of the label contains a wait. The segment keeps its rank
+    /// among the lengths of its label in the sample.
     pub(super) fn of_label(&self, id: SegmentId, ns: u64) -> Option<u64> {
         let (was, is) = [WaitPlace::End, WaitPlace::Start]
             .into_iter()

@@ -49,6 +49,9 @@ const KEYWORDS: [&str; 39] = [
     "TABLE",
 ];
 
+/// Length of a UUID such as `550e8400-e29b-41d4-a716-446655440000`.
+const UUID_BYTES: usize = 36;
+
 /// Words before a name of a table.
 const BEFORE_TABLE: [&str; 5] = ["FROM", "JOIN", "INTO", "UPDATE", "TABLE"];
 
@@ -207,6 +210,7 @@ impl<'a> Lexer<'a> {
                 lexer.at += 1;
                 lexer.skip_while(|byte| byte.is_ascii_digit());
             }),
+            _ if self.is_uuid() => self.literal(|lexer| lexer.at += UUID_BYTES),
             b'0'..=b'9' => self.literal(Self::skip_number),
             b'.' if self.is_at(1, |byte| byte.is_ascii_digit()) && !self.is_after_operand() => {
                 self.literal(Self::skip_number)
@@ -266,6 +270,17 @@ impl<'a> Lexer<'a> {
             || self.is_at(distance, |byte| byte == b'.') && self.is_at(distance + 1, after);
         self.at += if is_number { distance } else { 0 };
         is_number
+    }
+
+    /// Reports whether a UUID without quotes begins here, which is a literal in CQL.
+    fn is_uuid(&self) -> bool {
+        let is_expected = |(at, byte): (usize, &u8)| match at {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        };
+        let bytes = self.rest().get(..UUID_BYTES);
+        bytes.is_some_and(|bytes| bytes.iter().enumerate().all(is_expected))
+            && !self.is_at(UUID_BYTES, is_of_word)
     }
 
     fn skip_number(&mut self) {

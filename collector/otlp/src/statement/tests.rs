@@ -56,6 +56,14 @@ fn statements_lose_values_lists_and_comments() {
     );
     check("VALUES ROW(1), ROW(2) LIMIT 3", "VALUES ROW(?) LIMIT ?");
     check(
+        "SELECT a FROM t WHERE b IN (550e8400-e29b-41d4-a716-446655440000,f47ac10b-58cc-4372-a567-0e02b2c3d479)",
+        "SELECT a FROM t WHERE b IN (?)",
+    );
+    check(
+        "SELECT deadbeef-cafe-a FROM t",
+        "SELECT deadbeef - cafe - a FROM t",
+    );
+    check(
         "/* a 'b */ SELECT -- it's\n 1 /* traceparent='00-1' */",
         "SELECT ?",
     );

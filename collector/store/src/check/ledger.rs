@@ -139,8 +139,8 @@ impl StoredBatches {
             .collect()
     }
 
-    /// Compares each process's number of spans with the sum in its batches. Skips processes without
-    /// batches.
+    /// Compares each process's number of stored spans with the sum that its batches state. Skips
+    /// processes without batches.
     pub(super) fn span_counts(&self, counts: &RecordCounts) -> Vec<Finding> {
         let mut said: BTreeMap<u128, u64> = BTreeMap::new();
         for ((process, _), (count, row)) in &self.rows {
