@@ -29,7 +29,7 @@ use crate::gate::foresight;
 use crate::gate::window_log::Snapshot;
 use crate::loss::{LOSSES, LossCause};
 use crate::record::{self, FieldValue, Head, Lineage, Record, RecordKind};
-use crate::thread::RINGS;
+use crate::thread;
 #[cfg(test)]
 pub(crate) use open_spans::ORDER_SPARE;
 use open_spans::{EndOutcome, OpenSpan, OpenSpans};
@@ -139,7 +139,7 @@ impl Drain {
         windows: impl Fn() -> Snapshot,
         ship: &mut dyn FnMut(v1::Batch),
     ) -> usize {
-        RINGS.prepare_spares();
+        thread::prepare_rings();
         let (mut raw, mut next) = std::mem::take(&mut self.raw);
         let fullest = rings::read_all(&mut raw);
         for turn in 1..=TURNS_MAX {

@@ -23,8 +23,8 @@ use crate::running::{self, ThreadHandles};
 use crate::thread::{FreeLock, RINGS};
 use crate::{gate, generation, sigterm, thread};
 
-/// Guards of the process-wide locks that recording waits for, in the order in which they are taken
-/// everywhere. Both sides of a fork drop them.
+/// Guards of the process-wide locks that recording or the drain waits for, in the order in which
+/// they are taken everywhere. Both sides of a fork drop them.
 struct ForkLocks {
     /// Taken first: code of the service that is dropped under these locks may record.
     #[cfg(feature = "tradeoff")]

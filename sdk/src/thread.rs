@@ -253,6 +253,13 @@ pub(crate) fn claim() -> Option<Claim> {
     Claim::take(|ready| ready != BUSY)
 }
 
+/// Creates the rings that recording threads may need soon. Not for such threads, because it touches
+/// all of the rings' memory.
+pub(crate) fn prepare_rings() {
+    RINGS.prepare_spares();
+    shared::prepare();
+}
+
 /// Writes one record to this thread's ring, or to a shared one. Returns false if the record was
 /// discarded. This counts as a loss, except on a muted thread.
 #[inline(always)]

@@ -68,12 +68,11 @@ mod tests {
     /// and those of each thread in order.
     #[test]
     fn each_pushed_ring_is_taken_once_and_in_order() {
-        const THREADS: u64 = 4;
         let rings_per_thread = if cfg!(miri) { 20 } else { 2_000 };
         let stack = ConsumerStack::new();
-        let mut seen = vec![0; THREADS as usize];
+        let mut seen = [0; 4];
         std::thread::scope(|scope| {
-            for thread in 0..THREADS {
+            let pushing = [0, 1, 2, 3].map(|thread| {
                 let stack = &stack;
                 scope.spawn(move || {
                     for number in 0..rings_per_thread {
@@ -84,9 +83,10 @@ mod tests {
                         });
                         stack.push(consumer);
                     }
-                });
-            }
-            while seen.iter().sum::<u64>() < THREADS * rings_per_thread {
+                })
+            });
+            loop {
+                let is_last = pushing.iter().all(|thread| thread.is_finished());
                 for mut consumer in stack.take_all() {
                     consumer.read(|words| {
                         let expected = &mut seen[words[0] as usize];
@@ -95,9 +95,12 @@ mod tests {
                         2
                     });
                 }
+                if is_last {
+                    break;
+                }
                 std::thread::yield_now();
             }
         });
-        assert!(stack.take_all().is_empty());
+        assert_eq!(seen, [rings_per_thread; 4]);
     }
 }

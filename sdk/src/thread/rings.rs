@@ -118,7 +118,8 @@ impl Rings {
 
     /// Returns a free ring or a new one. The pages of a thread's new ring are allocated at their
     /// first use, those of a new shared ring at once: while a thread waits for a page, no other
-    /// thread can use the ring. Returns `None` if the memory limit allows no new ring.
+    /// thread can use the ring. A free ring may have pages to be allocated. Returns `None` if the
+    /// memory limit allows no new ring.
     fn take(&self, number: usize, purpose: Purpose) -> Option<Producer> {
         let free = loop {
             // The caller does not wait while another thread uses the list.
@@ -214,6 +215,12 @@ impl Rings {
         } else {
             ring.bytes()
         }
+    }
+
+    /// Reports whether the rings take more memory than growth may use. Threads will then soon need
+    /// shared rings.
+    pub(super) fn nears_limit(&self) -> bool {
+        self.bytes() > self.bytes_max(Purpose::Growth)
     }
 
     pub(crate) fn bytes(&self) -> usize {

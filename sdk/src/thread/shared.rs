@@ -27,15 +27,27 @@ static SHARED: [Mutex<Place>; PLACES] = [const { Mutex::new(Place::Unmade) }; PL
 /// derived from its `address`, so that its records mostly stay in order. Returns `None` if no ring
 /// with space is available.
 ///
-/// Creates a ring only if none is available, because a thread that allocates memory may have to
-/// wait, for example for other threads that are being started. If each place got its ring at its
-/// first use, all places could be locked by such threads.
+/// Creates a ring only if none is available, for example because [`prepare`] has not run yet. A
+/// thread that allocates memory may have to wait, such as for other threads that are being started.
+/// If each place got its ring at its first use, such threads could lock all places.
 pub(super) fn borrow(address: usize) -> Option<(u8, Writer)> {
     let first = address.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize) >> (usize::BITS - 4);
     let mut places = (first..first + PLACES).map(|place| (place % PLACES) as u8);
     let mut same_places = places.clone();
     let borrowed = places.find_map(|place| Some((place, take_with_room(place)?)));
     borrowed.or_else(|| same_places.find_map(|place| Some((place, make(place)?))))
+}
+
+/// Creates the rings that do not exist yet if the memory of all rings nears its limit, as far as
+/// the limit allows it. Not for recording threads.
+pub(super) fn prepare() {
+    if RINGS.nears_limit() {
+        for place in 0..PLACES as u8 {
+            if let Some(writer) = make(place) {
+                give_back(place, writer);
+            }
+        }
+    }
 }
 
 fn take_with_room(place: u8) -> Option<Writer> {
