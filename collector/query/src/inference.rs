@@ -178,7 +178,16 @@ impl PassResult {
         roots.merge(&notes.roots.roots().iter().filter_map(selected).collect());
         if let Some(root) = root.filter(|_| notes.traces == 0 && !notes.roots.roots().is_empty()) {
             let known: Vec<&str> = notes.roots.ranked().iter().map(|(root, _)| *root).collect();
-            let nearest = nearest(root, known.iter().copied());
+            // The filter may have left out this root operation, too.
+            let nearest = match filter {
+                "" => nearest(root, known.iter().copied()),
+                _ => None,
+            };
+            let without = match filter {
+                "" => "",
+                _ => "without --where, ",
+            };
+            let known = known[..known.len().min(ROOTS_NAMED)].join(", ");
             let none = QueryError::NoSuchRoot {
                 root: root.to_owned(),
                 filter: match filter {
@@ -186,7 +195,7 @@ impl PassResult {
                     formula => format!(" that satisfies --where '{formula}'"),
                 },
                 nearest: nearest.map_or_else(String::new, |name| format!(" (is it {name}?)")),
-                known: known[..known.len().min(ROOTS_NAMED)].join(", "),
+                known: format!("{without}there are: {known}"),
             };
             return Err(none.with_damage(&notes.damage));
         }

@@ -79,14 +79,14 @@ pub enum QueryError {
         segments: usize,
     },
     /// No selected request has the requested root operation.
-    #[error("no request{filter} has the root operation {root}{nearest}; there are: {known}")]
+    #[error("no request{filter} has the root operation {root}{nearest}; {known}")]
     NoSuchRoot {
         root: String,
         /// Condition in the form ` that satisfies --where '{ … }'`; empty without a filter.
         filter: String,
         /// Suggestion in the form ` (is it NAME?)`; empty if no name is similar.
         nearest: String,
-        /// Root operations of other requests, at most 20.
+        /// Root operations of other requests, at most 20, in the form `there are: NAME, NAME`.
         known: String,
     },
     /// No category has the requested name.

@@ -351,12 +351,16 @@ pub fn replaced(path: &Path) -> Path {
     Path::from(format!("{REPLACED}/{path}"))
 }
 
+/// End of the name of a temporary file.
+const UNPUBLISHED: &str = ".new";
+
 /// Reports whether an object is the temporary file of a write that is in progress or was
 /// interrupted.
 #[must_use]
 pub fn is_unpublished(path: &Path) -> bool {
     let name = path.filename().unwrap_or_default();
-    name.starts_with('.') && name.ends_with(".parquet.new")
+    let path = name.strip_suffix(UNPUBLISHED);
+    name.starts_with('.') && path.is_some_and(|path| path.ends_with(".parquet"))
 }
 
 /// Creates or empties a file, and creates missing directories above it.
@@ -378,7 +382,7 @@ impl Directory {
     /// programs that read the directory ignore it.
     fn publish(&self, path: &FsPath, bytes: &[u8]) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let beside = path.with_file_name(format!(".{name}.new"));
+        let beside = path.with_file_name(format!(".{name}{UNPUBLISHED}"));
         let write = || {
             let mut file = create(&*self.disk, &beside)?;
             file.append(bytes)?;
