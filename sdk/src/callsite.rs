@@ -25,7 +25,7 @@ pub struct Callsite {
 #[cfg(feature = "tracing")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The fields are attributes and nothing else.
+    /// The fields have no special meaning, except that one may name an event.
     Plain,
     /// A span's fields may determine its name, kind or status.
     Described,

@@ -33,7 +33,7 @@ pub(crate) struct PendingLogs {
 
 pub(crate) type PendingLock = MutexGuard<'static, PendingLogs>;
 
-/// Held only to move logs in and out, and during a fork.
+/// Logs that wait to be sent. The lock is held only to move them, and during a fork.
 static PENDING: Mutex<PendingLogs> = Mutex::new(PendingLogs {
     logs: Vec::new(),
     bytes: 0,

@@ -156,7 +156,7 @@ fn hypergeometric(stratum: ShareStratum) -> impl Fn(u64) -> f64 {
     }
 }
 
-/// Number of possible values of a sum of independent whole numbers that start at 0.
+/// Number of possible values of a sum of independent integers whose minimum is 0.
 #[derive(Clone, Copy)]
 struct SumSize(usize);
 

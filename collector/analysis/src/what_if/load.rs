@@ -31,9 +31,9 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Evaluates visits of one operation: the time before each visit starts, and the segments of
-    /// the visit whose indices `own` returns. `segment` returns the segment of the visit's request
-    /// with a given index.
+    /// Estimates the share due to load of the time before visits of one operation, and of the
+    /// visits' segments that `own` selects. `own` and `segment` use indices into the segments of a
+    /// visit's request.
     pub(super) fn observe<'a>(
         &mut self,
         service: &Arc<str>,

@@ -300,7 +300,7 @@ fn write_meter(html: &mut Html, share: f64) {
     .markup("\" height=\"8\"/></svg>");
 }
 
-/// Returns the machine-readable value of a cell; `None` if the value is unknown.
+/// Returns the machine-readable value of a cell; `None` if the cell has none.
 fn value_of(cell: &Cell) -> Option<String> {
     match cell {
         Cell::None => None,

@@ -27,7 +27,7 @@ impl ChunkCutter {
     }
 
     /// Returns the chunk that ends at `to_ns`, in monotonic ns. Earlier events that are drained
-    /// only later come into a later chunk.
+    /// only later go into a later chunk.
     pub(super) fn cut(&mut self, to_ns: u64, recorder: &Recorder) -> KernelChunk {
         let windows = recorder.windows(self.from_ns, to_ns);
         self.chunk(
