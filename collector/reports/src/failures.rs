@@ -88,8 +88,8 @@ pub struct FailuresReport {
     /// root operations with at least 12 requests of both kinds are examined: those with the most
     /// failed requests.
     indistinct: Vec<String>,
-    /// Commands that examine the first change further; empty if there is none, and on a page, which
-    /// has links.
+    /// Commands that examine the first change further; empty if there is none, and on the page
+    /// `/failures`, which has links.
     #[serde(skip)]
     commands: String,
     #[serde(skip)]

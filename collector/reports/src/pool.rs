@@ -31,7 +31,7 @@ use stroboscope_render::show::Doc;
 /// 99th percentile exceeds that of the normal distribution.
 ///
 ///   stroboscope pool --service store                   one process instead of two
-///   stroboscope pool --service web --with ranker       one of either, on the same processors
+///   stroboscope pool --service web --with ranker       one of each, on the same processors
 ///   stroboscope pool --samples used.csv                samples of other tools: process,ts_ns,value
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]

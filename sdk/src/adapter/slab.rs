@@ -390,8 +390,8 @@ mod tests {
         }
     }
 
-    /// Checks that threads that look up others' ids see the span, or nothing once it is closed, but
-    /// never a mixture of two spans that used the slot in turn.
+    /// Checks that a thread that looks up others' ids sees nothing or one whole span, but never a
+    /// mixture of two spans that used the slot in turn.
     #[test]
     fn an_id_finds_its_own_span_or_none() {
         let known = known();

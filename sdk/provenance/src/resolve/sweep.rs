@@ -95,7 +95,7 @@ pub(super) struct Sweep {
     resolver: Resolver,
 }
 
-/// Set of a node's parent.
+/// Inputs of a node's parent.
 enum ParentSet {
     /// Range of inputs, which needs no memory of its own.
     Range(u32, u32),
