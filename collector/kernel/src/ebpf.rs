@@ -202,8 +202,8 @@ impl EbpfSource {
         self.unknown_slots
     }
 
-    /// Moves complete events to `events`, and returns their number. For each processor, they are in
-    /// order of time, except that an event may follow events of an interrupt that have later times.
+    /// Moves complete events to `events`, and returns their number. Those of each processor are in
+    /// order of time, except that an interrupt's events may precede the event that it interrupted.
     pub(crate) fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let before = events.len();
         for number in 0..self.cpu_count {
