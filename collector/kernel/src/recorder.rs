@@ -1,4 +1,4 @@
-//! Recording from start to end, independent of the source.
+//! Recorder, which starts, drains and stops a recording from any source.
 
 use std::time::Duration;
 

@@ -117,7 +117,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// Returns the probability of a distance below `x`, by the expansion of Pelz and Good
 /// (Approximating the lower tail-areas of the Kolmogorov-Smirnov one-sample statistic, 1976). It
-/// has at least five correct digits for more than 140 values.
+/// has at least five correct decimals for more than 140 values.
 fn expansion(n: u64, x: f64) -> f64 {
     let root = (n as f64).sqrt();
     let z = root * x;
