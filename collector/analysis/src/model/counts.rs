@@ -82,8 +82,7 @@ impl Block {
     /// Returns the totals, including the counts that the levels hold in carry-save form.
     fn resolved(&self) -> [[u64; 64]; KINDS] {
         let mut totals = self.totals;
-        let in_use = (u32::BITS - self.staged.leading_zeros()) as usize;
-        for (weight, level) in self.levels.iter().enumerate().take(in_use) {
+        for (weight, level) in self.in_use().iter().enumerate() {
             for (kind, totals) in totals.iter_mut().enumerate() {
                 for bits in [level.sum[kind], level.carry[kind]] {
                     for (column, total) in totals.iter_mut().enumerate() {
@@ -95,9 +94,14 @@ impl Block {
         totals
     }
 
+    /// Returns the levels that may hold counts. The others are zero.
+    fn in_use(&self) -> &[Level] {
+        &self.levels[..(u32::BITS - self.staged.leading_zeros()) as usize]
+    }
+
     fn cell(&self, column: usize) -> PerKind {
         std::array::from_fn(|kind| {
-            let staged = self.levels.iter().enumerate().map(|(weight, level)| {
+            let staged = self.in_use().iter().enumerate().map(|(weight, level)| {
                 (((level.sum[kind] >> column) & 1) + ((level.carry[kind] >> column) & 1)) << weight
             });
             self.totals[kind][column] + staged.sum::<u64>()
