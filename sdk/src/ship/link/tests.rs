@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use stroboscope_proto::v1::collector_server::{self, CollectorServer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response};
@@ -161,9 +161,11 @@ async fn a_link_without_batches_stays() {
 /// Checks the pauses between attempts: they stay short during the first minute.
 #[tokio::test]
 async fn a_collector_that_comes_back_is_found_soon() {
-    let (gone, address) = listener().await;
-    drop(gone);
-    let mut link = link_to(address);
+    // A socket that is bound but does not listen rejects connections. Until it listens, it keeps
+    // others from its port.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut link = link_to(socket.local_addr().unwrap());
     for _ in 0..12 {
         assert!(matches!(next(&mut link).await, Progress::Down(_)));
         let State::Pausing(pause) = &link.state else {
@@ -172,7 +174,7 @@ async fn a_collector_that_comes_back_is_found_soon() {
         let pause = pause.deadline().saturating_duration_since(Instant::now());
         assert!(pause <= PAUSE_WHILE_AWAY, "{pause:?}");
     }
-    serve(Peer::AnswersLate, TcpListener::bind(address).await.unwrap());
+    serve(Peer::AnswersLate, socket.listen(8).unwrap());
     assert!(matches!(next(&mut link).await, Progress::Connected));
     // After a longer time, the attempts become rarer.
     link.away_since = Instant::now().checked_sub(2 * LONG_AWAY);
