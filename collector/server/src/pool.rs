@@ -34,7 +34,7 @@ impl Peer {
 /// Reason why a pool does not allocate an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// The pool has too little free.
+    /// The pool has too few free units.
     Pool,
     /// The peer would hold more than its fair part.
     Peer,

@@ -22,10 +22,10 @@ pub enum Why {
     NamesProcess,
     /// The parameter describes the library that records.
     OfLibrary,
-    /// The parameter describes a failure or a response, and the explained change is one of
+    /// The parameter describes a failure or a response, and the explained change is a change of
     /// failures.
     OfFailure,
-    /// The parameter is a measured time, and the explained change is one of times.
+    /// The parameter is a measured time, and the explained change is a change of latency.
     Duration,
     /// The parameter has ten or more values, and at least nine tenths of them are distinct. If the
     /// values are numbers, nine tenths of them must also be integers with a magnitude of at least
