@@ -78,12 +78,6 @@ impl<R: SortedRun> Merge<R> {
         }
     }
 
-    /// Returns the key of the next row; `None` at the end.
-    #[must_use]
-    pub fn peek_key(&self) -> Option<&R::Key> {
-        self.heap.peek().map(|next| &next.key)
-    }
-
     /// Returns the runs, so that the caller can check them for errors.
     #[must_use]
     pub fn runs(&self) -> &[R] {
