@@ -47,7 +47,7 @@ pub struct Request {
     pub path: Option<TracePath>,
     /// Failure of the request, or a failure from which it recovered; `None` if no span failed.
     pub failure: Option<RequestFailure>,
-    /// Connection that the request belongs to, or the requests that are divided from it.
+    /// Trace that the request was divided from, or the requests that were divided from it.
     pub connection: RequestConnection,
     /// Spans of other requests that the request links to.
     pub follows: Follows,

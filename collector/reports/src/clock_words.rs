@@ -112,8 +112,8 @@ pub(crate) struct Timestamps {
     islands: usize,
     hosts: Vec<HostTimestamps>,
     contradictory_pairs: Vec<(String, String)>,
-    /// Number of tasks in event logs whose timestamps were believed against the order of lines; a
-    /// task counts once for each such pair of hosts.
+    /// Number of tasks in event logs whose timestamps contradict the order of lines and were
+    /// believed; a task counts once for each pair of hosts with such a contradiction.
     disbelieved_tasks: u64,
 }
 

@@ -366,8 +366,8 @@ pub struct InferenceReport<'a> {
     /// both, except for the share that `--tolerance` allows.
     #[schemars(with = "Vec<[u32; 2]>")]
     happens_before: Pairs<'a>,
-    /// Pairs of segments that did not overlap, in either order, except in the share of requests
-    /// that `--tolerance` allows.
+    /// Pairs of segments of which either may come first, but which do not overlap, except in the
+    /// share of requests that `--tolerance` allows.
     #[schemars(with = "Vec<[u32; 2]>")]
     mutual_exclusion: Pairs<'a>,
     pipelines: Vec<PipelineEntry<'a>>,

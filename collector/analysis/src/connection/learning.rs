@@ -15,7 +15,7 @@ pub const CONNECTION_NS_MIN: i64 = 1_000_000_000;
 const EVIDENT_NS_MIN: i64 = 10_000_000_000;
 /// Minimum number of a connection's children that are not client spans.
 pub const CHILDREN_MIN: usize = 16;
-/// Minimum average number of these children per operation.
+/// Minimum average number of children, other than client spans, per operation of these children.
 const CHILDREN_PER_OPERATION_MIN: usize = 4;
 /// Minimum ratio of a connection's duration to that of its median child.
 const TIMES_MEDIAN_MIN: i64 = 50;

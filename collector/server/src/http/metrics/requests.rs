@@ -11,11 +11,13 @@ use crate::live::{
 };
 
 const NS_PER_S: f64 = 1e9;
-/// Labels of operations. The next constants are the labels of root operations of critical paths, of
-/// spans, and of edges.
+/// Labels of operations.
 const OPERATION: [&str; 2] = ["service", "operation"];
+/// Labels of root operations of critical paths.
 const ROOT: [&str; 2] = ["root_service", "root_operation"];
+/// Labels of spans.
 const SPAN: [&str; 3] = ["service", "span_kind", "span_name"];
+/// Labels of edges.
 const EDGE: [&str; 3] = ["client", "server", "span_name"];
 
 /// Format of metrics.
