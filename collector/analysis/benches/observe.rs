@@ -43,8 +43,8 @@ fn main() {
     }
 }
 
-/// Measures requests of stages, each with five parallel segments. As in a real page, almost half of
-/// all pairs are ordered.
+/// Measures requests of stages, each with five parallel segments. As in a real page, most pairs of
+/// segments are ordered.
 fn measure_ordered_paths(segments: usize) {
     let mut state = 88_172_645_463_325_252;
     let mut trace = || {

@@ -1,8 +1,8 @@
 //! A report on a billion requests a day, on paper: bytes, workers, time of merging and money, from
 //! rates that were measured on one machine, and from models that are merged here.
 //!
-//! `cargo bench -p stroboscope-analysis --bench scale` prints the tables of
-//! `collector/docs/scale.md`.
+//! `cargo bench -p stroboscope-analysis --bench scale` prints both tables of the section *Reports
+//! on a billion requests a day* of `collector/docs/scale.md`.
 
 use std::time::Instant;
 
@@ -26,8 +26,8 @@ const THOUSAND_READS: f64 = 0.000_4;
 /// Bytes that one ranged read fetches.
 const READ_BYTES: f64 = 8e6;
 
-/// Infers a model of requests that have 100 of `labels` segments each: of one of `labels / 100`
-/// kinds of requests, and some that kinds share.
+/// Infers a model of `labels` segments from requests of `labels / 100` kinds. Each request has 90
+/// segments of its kind, and ten random ones of any kind.
 fn model(labels: usize, random: &mut Random) -> Model {
     let mut model = Model::with_max_labels(labels);
     let kinds = labels.div_ceil(100);

@@ -32,8 +32,8 @@ pub fn outlier_threshold_ns(latency: &Distribution, part: f64) -> u64 {
 }
 
 /// Statistics of one segment in one group of requests, the outliers or the others. In an
-/// [`Anomaly`], a request without the segment counts as 0 in the share of the critical path. It
-/// never counts in the slack.
+/// [`Anomaly`], a request without the segment counts as 0 in the share of the critical path, and
+/// does not count in the slack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct GroupStatistics {
     /// Number of requests that have the segment.

@@ -157,9 +157,9 @@ impl StratifiedBreakdown {
     }
 }
 
-/// Bounded sample of a numeric attribute, from which the edges between strata are computed. It
-/// keeps the values of the traces with the lowest hashes. So it does not depend on the order of
-/// requests, and samples of parts can be merged.
+/// Bounded sample of a numeric attribute, from which the edges between strata are computed. The
+/// sample keeps the values of the traces with the lowest hashes. It therefore does not depend on
+/// the order of requests, and samples of parts can be merged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QuantileSample {
     /// Pairs of the hash of a trace id and the bits of its value.

@@ -14,7 +14,7 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Creates arrivals from pairs of a length in ns and the number of requests of that length that
-    /// begin in an hour. Drops pairs whose length is negative or whose rate is not positive.
+    /// begin in an hour. Keeps only pairs whose length is at least 0 and whose number is above 0.
     pub fn new(mut by_length: Vec<(f64, f64)>) -> Arrivals {
         by_length.retain(|(length_ns, per_hour)| *length_ns >= 0.0 && *per_hour > 0.0);
         by_length.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
@@ -103,8 +103,9 @@ pub struct BurstPlans {
 /// `None` if its relaxation does not help.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GivingWay {
-    /// Bursts that record the largest share of time that the goal allows, 2⁻ᵐ, but fewer whole
-    /// requests than the goal requires.
+    /// Bursts that record the largest share of time, 2⁻ᵐ, that the goal allows, but fewer whole
+    /// requests than the goal requires. If the goal allows less than 2⁻³⁰, these bursts
+    /// record 2⁻³⁰.
     pub whole_per_hour: Option<PlannedBursts>,
     /// Bursts that reach the other requirements with the relaxed maximum share of time.
     pub duty: Option<PlannedBursts>,
@@ -114,9 +115,9 @@ pub struct GivingWay {
 }
 
 /// Minimum ratio of the period to the length of the longest requests of interest, unless everything
-/// is recorded. No such request then overlaps two bursts. It is also the preferred minimum ratio of
-/// the burst to that length, as such bursts cut few requests. Shorter bursts are planned too, but
-/// after the preferred ones.
+/// is recorded. No request of interest then overlaps two bursts. The constant is also the preferred
+/// minimum ratio of the burst to that length, as bursts of that length cut few requests. Shorter
+/// bursts are planned too, but after the preferred ones.
 pub const TIMES_REQUEST: f64 = 10.0;
 /// Maximum length of a planned burst: 2²⁴ ms, 4.7 hours.
 const BURST_BITS_MAX: u32 = 24;
@@ -221,8 +222,8 @@ fn reaching(arrivals: &Arrivals, goal: &BurstGoal) -> Vec<PlannedBursts> {
 }
 
 /// Returns the shortest bursts of at least [`TIMES_REQUEST`] times the longest request, with the
-/// shortest period within the goal's share of time. `None` if they would exceed the limits on
-/// lengths and periods, or record no whole request.
+/// shortest period within the goal's share of time, but at most 2³⁰ times as long. `None` if they
+/// would exceed the limits on lengths and periods, or record no whole request.
 fn most(arrivals: &Arrivals, goal: &BurstGoal) -> Option<PlannedBursts> {
     let burst_bits = bits_of(goal.longest_ns);
     let ones = (1.0 / goal.duty_max.max(1e-9) * (1.0 - 1e-9))

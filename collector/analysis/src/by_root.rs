@@ -99,7 +99,7 @@ impl ByRoot {
         }
     }
 
-    /// Adds the counts of `other`.
+    /// Adds the statistics of `other`.
     pub fn merge(&mut self, other: &ByRoot) {
         other
             .roots

@@ -16,7 +16,7 @@
 //!      the path of least total error.
 //!    - Otherwise, some round trips may be impossible at any offset, because the server took longer
 //!      than the client waited. If these are fewer than half, and at least three in four of the
-//!      others [agree](Verdict::Agree) with the recorded clocks, the timestamps stay as recorded,
+//!      others [agree](Verdict::Agree) with the recorded clocks, both clocks are taken as equal,
 //!      unless clocks within a group of agreeing hosts differ. The error bound of the pair is then
 //!      zero, unless tasks of event logs cross the two hosts and their lines are believed. In that
 //!      case, it is the largest offset that the tightest round trip does not exclude.
@@ -35,12 +35,12 @@
 //! it contradicts the order of one host's lines. The lines of a pair of hosts are believed if at
 //! most one in ten of the tasks that support one order supports the timestamps. Otherwise the
 //! timestamps are believed if any task returns to its origin by them; if none does, the pair
-//! connects no hosts. This cannot distinguish a clock that is off by a constant from lines of that
-//! host that arrive late by a constant.
+//! connects no hosts. The comparison cannot distinguish a clock that is off by a constant from
+//! lines of that host that arrive late by a constant.
 //!
 //! Kernels' reports on their clocks ([`ClockEvidence::note_kernel`]) identify the hosts whose
-//! clocks are not synchronised. They also connect hosts that nothing else does: two synchronised
-//! clocks differ by no more than the sum of both maximum errors.
+//! clocks are not synchronised. The reports also connect hosts that nothing else does: two
+//! synchronised clocks differ by no more than the sum of both maximum errors.
 //!
 //! The error bounds hold if a clock runs at a constant rate between two estimates. Before the first
 //! estimate and after the last, it may gain or lose at most [`DRIFT_MAX_PPM`].

@@ -49,8 +49,8 @@ pub enum Incomplete {
         /// Id of the span.
         span_id: u64,
     },
-    /// A process of the trace lost records in an interval that overlaps the trace's. These may have
-    /// belonged to the trace.
+    /// A process of the trace lost records in an interval that overlaps the trace's. The lost
+    /// records may have belonged to the trace.
     Lossy {
         /// The incarnation of the process.
         process: u128,

@@ -61,7 +61,7 @@ pub(crate) struct Effects<'a> {
 }
 
 impl Effects<'_> {
-    /// Returns the factor by which an operation of this service takes longer on this machine.
+    /// Returns the factor for the own times of this service's operations on this machine.
     pub(crate) fn factor(&self, system: &System, service: usize, machine: usize) -> f64 {
         let variation = &system.variation;
         let mut log = at(&self.drift.of_services[service], self.minute)

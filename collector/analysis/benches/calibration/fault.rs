@@ -13,13 +13,13 @@ pub(crate) enum FaultKind {
     Share,
     /// An operation in few requests takes longer.
     Rare,
-    /// Messages between two services take longer.
+    /// Messages of the calls from one service to another take longer.
     Link,
-    /// An operation fails after one of its calls and skips the rest.
+    /// A share of an operation's executions fails after a stage of calls and skips the rest.
     BreaksOff,
-    /// A call is no longer made.
+    /// A share of an operation's executions no longer makes a call.
     Removed,
-    /// A call is made twice.
+    /// A share of an operation's executions makes a call twice.
     Doubled,
     /// An optional call becomes more frequent, because a cache before it misses more often.
     MissCalls,
@@ -94,9 +94,9 @@ pub(crate) struct Site {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
-    /// Operation that changes, and the changed one of its calls.
+    /// Operation that changes and, for kinds that change a call or a link, the call.
     pub(crate) site: Site,
-    /// Services at both ends of the link that changes.
+    /// Caller's and callee's service. A change of kind `Link` affects the calls between them.
     pub(crate) link: (usize, usize),
     /// Nanoseconds, a factor, or a probability.
     pub(crate) size: f64,

@@ -7,7 +7,7 @@ use super::random::Random;
 pub(crate) enum Tail {
     /// No calls.
     Absent,
-    /// Multiplies this share of the calls by a Pareto variable.
+    /// Multiplies the time of this share of the calls by a Pareto variable.
     Pareto { share: f64, alpha: f64 },
     /// Cache misses: this share of the calls takes a multiple of its time.
     Misses { share: f64, factor: f64 },
@@ -17,7 +17,7 @@ pub(crate) enum Tail {
     Timeout { share: f64, timeout_ns: f64 },
 }
 
-/// Parameters that the operations of one system share.
+/// Parameters that the operations and links of one system share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
     /// Minimum and maximum spread of the bodies.

@@ -3,9 +3,10 @@
 //! Run: `cargo bench -p stroboscope-analysis --bench calibration`, or in the dev profile `cargo
 //! test -p stroboscope-analysis --bench calibration -- --bench`; options follow after `--`. Each
 //! system is random: services, their operations and calls, heavy-tailed times, bursts, drift,
-//! clocks. One seed determines it. Quiet pairs are halves of one window, and neighbouring windows.
-//! Planted changes range from undetectable to obvious. An oracle, which tests only the changed
-//! quantity, decides which of them can be detected at all, at the same false rate.
+//! clocks. The seed and `--large` determine it. Quiet pairs are halves of one window, and
+//! neighbouring windows. Planted changes range from undetectable to obvious. An oracle, which tests
+//! only the changed quantity, decides which of them can be detected at a false rate of 5 %, and
+//! which at the false rate of `compare`.
 
 mod effects;
 mod fault;

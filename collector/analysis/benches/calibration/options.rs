@@ -13,7 +13,7 @@ pub(crate) struct Options {
     pub(crate) bounds: Bounds,
     pub(crate) quiet: bool,
     pub(crate) power: bool,
-    /// Planted changes per system.
+    /// Maximum number of planted changes per system.
     pub(crate) faults: u64,
     /// Shows only the system with this seed, in detail.
     pub(crate) seed: Option<u64>,

@@ -1,4 +1,4 @@
-//! Test of the changed quantity of the changed operation: an upper bound for any comparison.
+//! Test of the changed quantity alone: the standard by which the power of `compare` is measured.
 
 use super::fault::{Fault, FaultKind};
 use super::request::Simulated;
@@ -6,8 +6,8 @@ use super::system::System;
 use std::collections::BTreeMap;
 use stroboscope_analysis::statistics::{Share, fisher_two_sided};
 
-/// Returns the quantity of a request that a fault changes; `None` if the request lacks the
-/// operation.
+/// Returns the quantity of a request that a fault changes; `None` if the request lacks the spans
+/// that would show it.
 fn quantity(system: &System, fault: &Fault, request: &Simulated) -> Option<f64> {
     let site = fault.site;
     let calls = request.calls_of(site.operation);

@@ -60,7 +60,7 @@ pub(crate) struct Outcome {
     /// P-values of the oracle: with the change, and without it.
     pub(crate) oracle: f64,
     pub(crate) oracle_quiet: f64,
-    /// True if the first cause names the changed operation; the next field, at least its service.
+    /// True if the first cause names an operation of [`Truth`]; the next field, at least a service.
     pub(crate) names_operation: bool,
     pub(crate) names_service: bool,
     /// True if the first cause is right or, without causes, the first place with too few requests.
@@ -100,7 +100,7 @@ impl Bench {
         }
     }
 
-    /// Returns the longer window in two random parts.
+    /// Returns two random halves of the period with more requests.
     fn halves(&self) -> [Vec<&Simulated>; 2] {
         let longer = self.quiet.iter().max_by_key(|period| period.len());
         let mut one = longer.map_or(Vec::new(), |period| all(period));
@@ -109,8 +109,8 @@ impl Bench {
         [one, other]
     }
 
-    /// Plants a change that affects latencies or structures. Returns `None` if eight attempts find
-    /// no place for it.
+    /// Plants a change that affects latencies or structures. Returns `None` if no site allows it,
+    /// or if the requests do not wait for the changed part in any of eight attempts.
     pub(crate) fn fault(&self, kind: FaultKind, level: usize) -> Option<Fault> {
         for attempt in 0..8 {
             let fault = |level| planted(&self.system, (kind, level), attempt, &self.quiet[1]);

@@ -49,7 +49,7 @@ pub(crate) fn planted(
 }
 
 /// Returns the sites where a change of this kind is possible, in operations that enough requests
-/// have.
+/// have and, for kind `Rare`, few requests.
 fn sites(system: &System, kind: FaultKind, requests: &[Simulated]) -> Vec<Site> {
     let mut seen = vec![0usize; system.operations.len()];
     for request in requests {

@@ -1,4 +1,4 @@
-//! Pseudo-random numbers: SplitMix64, equal on every machine.
+//! Pseudo-random numbers by SplitMix64.
 
 use std::f64::consts::TAU;
 
@@ -32,7 +32,7 @@ impl Random {
         number
     }
 
-    /// Returns a uniform number in (0, 1).
+    /// Returns a uniform number above 0, at most 1.
     pub(crate) fn unit(&mut self) -> f64 {
         ((self.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }

@@ -22,7 +22,7 @@ pub(crate) struct Note {
     pub(crate) site: Option<Site>,
     /// True if it is a client span, in which the caller waits.
     pub(crate) is_client: bool,
-    /// True if the failure began here.
+    /// True if the operation fails by itself, whether or not its calls fail.
     pub(crate) is_origin: bool,
 }
 
@@ -42,7 +42,7 @@ impl Simulated {
         (root.end_ns - root.start_ns) as f64
     }
 
-    /// Returns the operations of its spans, in any order, with repetitions.
+    /// Returns the operation of each span that is not a client span.
     pub(crate) fn operations(&self) -> impl Iterator<Item = usize> {
         let served = self.notes.iter().filter(|note| !note.is_client);
         served.map(|note| note.operation)
@@ -88,11 +88,11 @@ pub(crate) struct Running<'a> {
     pub(crate) notes: Vec<Note>,
 }
 
-/// End of a span in nanoseconds since [`ORIGIN_NS`], and its failure.
+/// End of an execution or of a site's calls in nanoseconds since [`ORIGIN_NS`], and its failure.
 type Outcome = (f64, bool);
 
 impl Running<'_> {
-    /// Runs a request from its root operation. Records and notes have the same order, in which
+    /// Runs a request from its root operation. Spans and notes have the same order, in which
     /// parents come before their children.
     pub(crate) fn run(mut self, root: usize, start_ns: f64) -> (TraceRecords, Vec<Note>) {
         self.records.id = TraceId(u128::from(self.seed));

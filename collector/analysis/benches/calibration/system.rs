@@ -48,7 +48,8 @@ pub(crate) struct Machine {
     pub(crate) tick_ns: i64,
 }
 
-/// Standard deviations of the logarithms of effects that requests share.
+/// Effects that requests share. Each field without another quantity is the standard deviation of an
+/// effect's logarithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variation {
     /// Mean number of requests in a burst.
@@ -56,9 +57,9 @@ pub(crate) struct Variation {
     pub(crate) of_burst: f64,
     pub(crate) of_burst_and_service: f64,
     pub(crate) of_burst_and_machine: f64,
-    /// Fraction of the pairs of burst and service in which the service is many times slower.
+    /// Fraction of the pairs of burst and service in which the service is 2 to 30 times slower.
     pub(crate) incidents: f64,
-    /// Drift from minute to minute of each service and each machine.
+    /// Drift of each service and of each machine.
     pub(crate) drift: f64,
     /// Correlation of the drifts of neighbouring minutes.
     pub(crate) persistence: f64,
@@ -77,7 +78,7 @@ pub(crate) struct System {
     pub(crate) has_client_spans: bool,
     pub(crate) variation: Variation,
     habits: Habits,
-    /// Number of requests and of minutes in a period.
+    /// Number of requests and of minutes in the earlier period.
     pub(crate) requests: usize,
     pub(crate) minutes: f64,
 }
@@ -149,7 +150,7 @@ impl System {
         service.saturating_sub(1) * layers / (self.services.len() - 1)
     }
 
-    /// Adds an operation that calls some of the existing ones.
+    /// Adds an operation that may call some of the existing ones. Returns its number.
     fn add_operation(
         &mut self,
         random: &mut Random,
@@ -217,7 +218,8 @@ impl System {
         self.operations.len() - 1
     }
 
-    /// Adds the root operations. Behind a gateway, all have one name, and their first calls differ.
+    /// Adds the root operations. Behind a gateway, all have one name, and each gets another
+    /// operation as its first call, as long as there are enough operations.
     fn add_kinds(&mut self, random: &mut Random, layers: usize) {
         let has_gateway = random.chance(0.5);
         let kinds = random.log_between(1.0, 40.0) as usize;
@@ -309,7 +311,7 @@ fn variation(random: &mut Random) -> Variation {
         of_burst: of_burst(),
         of_burst_and_service: of_burst(),
         of_burst_and_machine: of_burst(),
-        // Services and machines both drift, by ±10 % together.
+        // Services and machines both drift: together, the standard deviation is at most 7 %.
         drift: random.between(0.0, 0.05),
         persistence: random.between(0.2, 0.8),
     }

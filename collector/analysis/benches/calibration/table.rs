@@ -65,7 +65,7 @@ fn cutoff(quiet: &mut [f64], rate: f64) -> f64 {
 
 /// Fraction of the quiet pairs in which the oracle may find a change.
 const FALSE_RATE: f64 = 0.05;
-/// Minimum material change, as a fraction of the mean latency.
+/// Minimum material change, as a fraction of the trimmed mean latency.
 const EFFECT_MIN: f64 = 0.01;
 
 struct Cutoffs {

@@ -344,7 +344,7 @@ fn busiest<'a>(
 }
 
 /// Returns the steps between the clocks of neighbouring hosts. The step between agreeing clocks
-/// takes them as recorded. Its error bound is [`Anchors::agreed_ns`] if the pair has a line of
+/// takes them as equal. Its error bound is [`Anchors::agreed_ns`] if the pair has a line of
 /// offsets, event-log tasks cross both hosts, and their order of lines is accepted; otherwise 0.
 /// The step between differing clocks is their line of offsets. If two clocks differ within a group
 /// of agreeing ones, the agreeing pairs of the group that have a line use it too. Contradictory

@@ -137,8 +137,8 @@ impl Anchors {
         let Some(first) = self.list.first() else {
             return 0.0;
         };
-        // Least squares, each estimate weighted by the inverse square of its error. Subtracting
-        // first keeps precision.
+        // Least squares, each estimate weighted by the inverse square of its error. Differences
+        // from the first estimate keep precision.
         let (mut weight, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for anchor in &self.list {
             let elapsed = |to: i64, from: i64| (i128::from(to) - i128::from(from)) as f64;

@@ -188,8 +188,9 @@ impl ClockEvidence {
     }
 
     /// Returns the number of round trips that neither an offset (see
-    /// [`round_trips`](super::round_trips)) nor the resolutions of the clocks explain. Resolutions
-    /// count as the next power of ten. Includes the tasks of [`disordered`](Self::disordered).
+    /// [`round_trips`](super::round_trips)) nor the resolutions of the clocks explain. The sum of
+    /// both resolutions counts as the next power of ten above it. Includes the tasks of
+    /// [`disordered`](Self::disordered).
     pub fn impossible(&self) -> u64 {
         let beyond = |([a, b], evidence): (&[Arc<str>; 2], &PairEvidence)| {
             let slop_ns = self.slop_ns(a, b);

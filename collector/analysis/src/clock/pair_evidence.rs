@@ -163,8 +163,8 @@ impl PairEvidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Verdict {
-    /// The evidence supports the clocks as recorded, rather than a line of offsets. The recorded
-    /// times are used, unless other clocks of a group of agreeing hosts differ.
+    /// The evidence supports the clocks as recorded, rather than a line of offsets. Both clocks are
+    /// taken as equal, unless other clocks of a group of agreeing hosts differ.
     Agree,
     /// Nearly all round trips agree with one line of offsets, and that line is not zero.
     Differ,

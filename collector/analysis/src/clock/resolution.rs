@@ -8,7 +8,7 @@
 //! that divides all of them, otherwise 1 ns. Other powers of ten too often divide a few timestamps
 //! by chance.
 //!
-//! The kinds of timestamps are starts and ends of spans, and events. They are judged separately. If
+//! The kinds of timestamps are starts and ends of spans, and events. Each is judged separately. If
 //! only starts are whole milliseconds, an end is a start plus a duration of finer resolution. The
 //! order of such timestamps is unknown up to the sum of both resolutions. Programs of one host are
 //! judged separately as well. The processes of one service that have few timestamps are judged
@@ -165,8 +165,8 @@ pub(super) struct Resolutions {
     programs: usize,
 }
 
-/// Maximum number of distinct programs: processes, and event logs of hosts. Timestamps of further
-/// programs are ignored.
+/// Maximum number of distinct programs: processes, counted for each of their services, and event
+/// logs of hosts. Timestamps of further programs are ignored.
 const PROGRAMS_MAX: usize = 1 << 16;
 
 impl Resolutions {

@@ -1,8 +1,8 @@
 //! Divides the permitted error rate among tests.
 //!
 //! A correction for the number of tests makes each test less sensitive. Two properties of a test
-//! reduce this loss. They do not depend on which period each request is from, so if nothing changed
-//! they are independent of the p-values (Bourgon, Gentleman and Huber, Independent filtering
+//! reduce this loss. Neither depends on which period each request is from, so if nothing changed
+//! both are independent of the p-values (Bourgon, Gentleman and Huber, Independent filtering
 //! increases detection power, 2010). First, a test that no assignment of its requests to the
 //! periods could make significant takes no part of the error rate (Tarone, 1990; Gilbert, 2005).
 //! Second, half of the error rate is divided in proportion to the spread of times, if there is any.

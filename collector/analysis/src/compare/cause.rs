@@ -216,7 +216,7 @@ pub(super) struct CauseList {
     pub(super) environment: Option<Environment>,
 }
 
-/// Computes the fractions of each service's own time at places in `changed` whose time changed by
+/// Computes each service's [`OwnChange`] from the places in `changed` whose time changed by
 /// [`PLAINLY_MIN`] or more.
 fn own_changes(
     roots: &[OfRoot<'_>],

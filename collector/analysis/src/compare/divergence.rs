@@ -56,9 +56,10 @@ impl Divergence {
 /// Returns the first difference of `after` from `before`, or `None` if they are equal.
 ///
 /// A new failure takes precedence, and one inside a call over that of the caller: the callers of a
-/// failing operation often fail too, and omit their later calls. Otherwise, the function returns
-/// the difference that comes first in order of execution. If an operation no longer fails, that
-/// comes before the differences of its calls, unless a changed call contained a failure.
+/// failing operation often fail too, and omit their later calls. A failure inside a call that
+/// already contained a failure does not count as new. Otherwise, the function returns the
+/// difference that comes first in order of execution. If an operation no longer fails, that comes
+/// before the differences of its calls, unless a changed call contained a failure.
 pub fn divergence(before: &Shape, after: &Shape) -> Option<Divergence> {
     let mut path = Vec::new();
     let difference = find(before, after, &mut path)?;

@@ -178,7 +178,7 @@ impl RankEvidence {
     /// requests in order of period and time, each with true if it has the property. For each
     /// period, `with` is the number of requests that have it, and `of` the number of all requests.
     /// Returns `None` if a period has no requests, or if all or none of the requests of both
-    /// periods have it. This applies to the sampled requests as well.
+    /// periods have the property. Also returns `None` if that holds for the sampled requests.
     pub(super) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],

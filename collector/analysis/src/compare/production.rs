@@ -128,7 +128,8 @@ impl Production {
         old.get(at + 1).map(|next| &next.operation)
     }
 
-    /// Returns the operation of the last call, or `None` without calls.
+    /// Returns the operation of the last call: of several in the last stage, the last by name.
+    /// `None` without calls.
     pub(super) fn last(&self) -> Option<&Operation> {
         self.calls().next_back().map(|call| &call.operation)
     }
@@ -257,7 +258,7 @@ impl ProductionChange {
 pub(super) enum Feature {
     /// The operation fails.
     Fails,
-    /// The operation's last stage ends with this call.
+    /// The operation makes this call [last](Production::last).
     EndsWith(Operation),
     /// The operation makes this call.
     Calls(Operation),

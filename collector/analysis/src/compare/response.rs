@@ -78,10 +78,11 @@ impl PlaceChange {
                 .all(|count| count >= PLAIN_REQUESTS_MIN)
     }
 
-    /// Reports whether the change is large enough to matter. It must be at least `effect_min` of
-    /// `latency_ns`. A tenth of that suffices if the place's own time changed by at least 30 %. In
-    /// any case, the change must be at least a tenth of `effect_min` of `mean_ns`, the mean latency
-    /// of the root operation's earlier requests.
+    /// Reports whether the change, without the part that a few slow requests make up, is large
+    /// enough to matter. It must be at least `effect_min` of `latency_ns`. A tenth of that suffices
+    /// if the place's own time changed by at least 30 %. In any case, the change must be at least a
+    /// tenth of `effect_min` of `mean_ns`, the mean latency of the root operation's earlier
+    /// requests.
     pub(super) fn is_material(&self, effect_min: f64, mean_ns: f64) -> bool {
         let change_ns = self.robust_ns().abs();
         if change_ns < SMALL_PART * effect_min * mean_ns {

@@ -83,9 +83,9 @@ fn change(
     settings: &CompareSettings,
 ) -> Option<PathChange> {
     let requests = operation.runs[1] * root.after.requests() as f64;
-    // Users choose what they ask of the root operation. Unless it fails, a change there counts only
-    // if the behaviour, or its absence, is rare in one period compared with the other.
     let size = |change: &FeatureChange| change.gain().abs();
+    // Users choose what they ask of the root operation. Unless its failures changed, a change there
+    // counts only if the behaviour, or its absence, is rare in one period compared with the other.
     // If few requests show existing behaviour slightly more often, their data are probably the
     // reason.
     let runs_in = root.share * operation.runs[1];
@@ -162,8 +162,8 @@ fn change(
     })
 }
 
-/// Minimum fraction of all requests that a change in the frequency of existing behaviour must
-/// affect to matter.
+/// Minimum fraction of all requests that a change must affect to matter, unless it is
+/// [plain](FeatureChange::is_plain) or a change of failures.
 const OF_REQUESTS_MIN: f64 = 0.1;
 /// Minimum size of a feature's change, relative to the largest, to cover about the same requests.
 const AS_LARGE: f64 = 0.8;

@@ -4,7 +4,7 @@
 //! Requests on the same path are expected to take the same time. The squared coefficient of
 //! variation, C² = (σ/μ)², measures how far that holds; a value below 1 is little variation. The
 //! test for a change compares the relative distances from the median (Brown and Forsythe, Robust
-//! tests for the equality of variances, 1974). It works over time slices.
+//! tests for the equality of variances, 1974), over time slices.
 
 use super::OfRoot;
 use super::rows::Row;
@@ -35,7 +35,7 @@ pub struct VariationChange {
     pub root: String,
     /// The category.
     pub category: CategoryId,
-    /// Number of requests in each period.
+    /// Number of requests in each period that the recorded ones represent.
     pub requests: [u64; 2],
     /// C² in each period.
     pub squared: [f64; 2],

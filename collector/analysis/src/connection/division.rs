@@ -29,8 +29,8 @@ pub fn request_id(trace: TraceId, span_id: u64) -> TraceId {
     TraceId(half << 64 | u128::from(span_id))
 }
 
-/// Returns the ids of traces from which [`request_id`] derives this id: an id of 64 bits, and an
-/// inclusive range of longer ones.
+/// Returns the ids of traces from which [`request_id`] derives `request`, an id of more than 64
+/// bits: an id of 64 bits, and an inclusive range of longer ones.
 #[must_use]
 pub fn connection_ids(request: TraceId) -> (TraceId, (TraceId, TraceId)) {
     let half = request.0 >> 64;
@@ -44,8 +44,8 @@ pub fn connection_ids(request: TraceId) -> (TraceId, (TraceId, TraceId)) {
 impl Connections {
     /// Divides a trace into the requests of its connections, and into declared requests. Returns
     /// `None` if the trace has no connection, and no request that begins at a span with a parent.
-    /// Removes the spans outside of all requests, unless none of them is a root. They then form a
-    /// request of their own.
+    /// Removes the spans outside of all requests if one of them is a root. Otherwise these spans
+    /// form a request of their own.
     #[must_use]
     pub fn divide(&self, trace: &mut TraceRecords) -> Option<Division> {
         if self.is_empty() {

@@ -14,7 +14,7 @@ pub(in crate::compare) struct Variability {
     /// Weight of the estimate from all places when it is combined with a place's own, in degrees of
     /// freedom.
     weight: f64,
-    /// Number of places that are compared.
+    /// Number of places that are compared, counted for each root operation.
     places: f64,
 }
 
@@ -27,8 +27,8 @@ const CHI_SQUARED_MEDIAN: f64 = 0.4549;
 
 impl Variability {
     /// Estimates the variability from all places that are compared. Each component rests on a
-    /// median over places, because some places change. It comes from the period that varies less,
-    /// because a change within a period increases its variation.
+    /// median over places, because some places change, and on the period that varies less, because
+    /// a change within a period increases its variation.
     pub(in crate::compare) fn of(evidence: &[&RankEvidence]) -> Variability {
         let quieter = |of: &dyn Fn(usize) -> Option<f64>| {
             [0, 1]
