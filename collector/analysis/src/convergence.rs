@@ -36,8 +36,8 @@ pub enum LineLimit {
 }
 
 impl LineLimit {
-    /// Returns the number of further traces after which a point is due, if `observed` traces were
-    /// observed.
+    /// Returns the number of traces from a point to the next, if the model had observed `observed`
+    /// traces at the first of these points.
     pub fn next(self, observed: u64) -> u64 {
         match self {
             LineLimit::Traces(traces) => traces.max(1),

@@ -17,8 +17,8 @@
 //! ([`SegmentedTrace::answer_ns`]). Only segments that ended by then are on its critical path, and
 //! have slack with respect to it. A segment that ended later did not delay the answer, even if it
 //! began before. All segments that produced the answer had ended by then, and none of them waited
-//! for it. Later segments have a path of their own, from the answer to the last event
-//! ([`AfterAnswer`]), and slack with respect to its end.
+//! for a segment that ended later. Later segments have a path of their own, from the answer to the
+//! last event ([`AfterAnswer`]), and slack with respect to its end.
 
 mod across;
 mod after_answer;
@@ -107,10 +107,12 @@ impl TracePath {
 ///
 /// If several segments end last, the path ends with the first of them in the order of the trace. If
 /// several predecessors end last, the segment waited for the one that took time and started last,
-/// or, if none of them took time, for the first in the order of the trace. The running time is at
-/// most proportional to the number of segments times the square of the number of labels. In a
-/// pipeline, it is also quadratic in the number of segments of one element. It is much shorter if
-/// many segments are ordered.
+/// or, if none of them took time, for the first in the order of the trace.
+///
+/// The running time is at most proportional to the number of segments times the square of the
+/// number of labels, except in two cases. In a pipeline, it is also quadratic in the number of
+/// segments of one element. If one instant is the end of m segments and the start of n, it also
+/// contains a term proportional to m·n. It is much shorter if many segments are ordered.
 pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     analyse_for(trace, relations, SlackUse::Needed)
 }

@@ -91,8 +91,9 @@ impl DecisionTree {
 
     /// Moves thresholds to the values that best separate the classes of the given rows that reach
     /// them. If a question below asks about the same column, the threshold moves only if that
-    /// reduces the total uncertainty. `table` must have the same columns as the original. The
-    /// method changes nothing else in the questions, and leaves [`Leaf::rows`] unchanged.
+    /// reduces the total uncertainty. `table` must have the same columns as the original, with the
+    /// same [texts](Values::Texts). The method changes nothing else in the questions, and leaves
+    /// [`Leaf::rows`] unchanged.
     pub fn refine(&mut self, table: &Table, rows: &[usize]) {
         refinement::refine(&mut self.root, table, rows);
     }

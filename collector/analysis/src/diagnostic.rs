@@ -36,7 +36,7 @@ pub enum Diagnostic {
     },
     /// Spans are nested deeper than the limit on task paths. Their paths were shortened.
     TooDeep {
-        /// Id of the first of these spans.
+        /// Id of one of these spans.
         span_id: u64,
     },
     /// Events of a span lie outside its interval. They were not used.

@@ -26,8 +26,8 @@ pub fn unit_ns(unit: &str) -> Option<u64> {
     known.map(|&(_, ns)| ns)
 }
 
-/// Parses a duration to ns. The text is a sequence of numbers with units, whose sum is the
-/// duration. Rounds fractions of 1 ns. Returns `None` if the text has another form, or if the
+/// Parses a duration to ns. The text is a sequence of numbers with units. The duration is their
+/// sum, after each is rounded to whole ns. Returns `None` if the text has another form, or if the
 /// duration exceeds [`u64::MAX`] ns, about 584 years.
 #[must_use]
 pub fn parse_ns(text: &str) -> Option<u64> {

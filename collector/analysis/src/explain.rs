@@ -94,7 +94,7 @@ pub struct ExplainSettings {
     /// Parameters to ignore: keys, or keys with operations in the form in which [`Parameter`]
     /// displays them.
     pub without: BTreeSet<String>,
-    /// Parameters that were [found](Incarnations) to be identities of processes.
+    /// Parameters that were [found](Incarnations) to be identities.
     pub identities: BTreeSet<Parameter>,
     /// Limits on the growth of the tree.
     pub tree: TreeSettings,

@@ -48,7 +48,8 @@ struct RequestsSeen {
 }
 
 impl ConnectionLearning {
-    /// Records the connections of a trace. Returns true if any span, recorded or not, may be one.
+    /// Records the connections of a trace. Returns true if it judged any span, recorded or not, or
+    /// found a marked one. Otherwise, it learned nothing.
     pub fn observe(&mut self, trace: &TraceRecords) -> bool {
         let marks = trace.spans.iter().filter(|span| is_marked(span));
         let mut is_judged = false;
@@ -197,7 +198,7 @@ fn judge(parent: Option<&SpanRecord>, children: &[&SpanRecord]) -> Option<(bool,
     Some((is_connection, length_ns))
 }
 
-/// Returns the time in which at least one child runs, in nanoseconds.
+/// Returns the time from `from_ns` to `to_ns` in which at least one child runs, in nanoseconds.
 fn covered_ns(children: &[&SpanRecord], from_ns: i64, to_ns: i64) -> i64 {
     let mut times: Vec<(i64, i64)> = children
         .iter()

@@ -243,8 +243,8 @@ fn a_declared_operation_is_a_request_inside_of_any() {
     assert!(connections.divide(&mut root).is_none());
 }
 
-/// Finds the outermost span that begins a request among each span and its ancestors, as the
-/// reference implementation.
+/// Reference implementation: maps the id of each span to that of the outermost span, among the span
+/// and its ancestors, that begins a request.
 fn reference(connections: &Connections, trace: &TraceRecords) -> BTreeMap<u64, Option<u64>> {
     let find = |id: u64| trace.spans.iter().find(|span| span.span_id == id);
     let outermost = |span: &SpanRecord| {
@@ -277,7 +277,7 @@ proptest! {
     ) {
         let write = ["redis:write".to_owned()];
         let connections = learned(&[connection(true)]).with_requests(&write);
-        // Parents have smaller ids. Ids from 101 on are absent, and 0 means no parent.
+        // Recorded parents have smaller ids. Ids from 101 on are absent, and 0 means no parent.
         let spans = parents.iter().zip(1u64..).map(|(&(parent, name), id)| {
             let parent = if parent < id { parent } else { parent + 100 };
             span(id, parent, ["run", "get", "write", "other"][name], 0, 1)

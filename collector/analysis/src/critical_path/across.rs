@@ -43,7 +43,7 @@ pub trait LinkedRequests {
 /// Request that a path enters, from its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Critical path of the request, of which only the timings of the segments are used.
+    /// Critical path of the request. [`path_across`] uses only the timings of its segments.
     pub path: TracePath,
     /// Start of the request, in nanoseconds since the Unix epoch.
     pub start_ns: i64,

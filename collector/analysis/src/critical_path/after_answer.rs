@@ -26,7 +26,7 @@ pub struct AfterAnswer {
 pub struct LateStep {
     /// Index of the segment in [`TracePath::segments`].
     pub index: usize,
-    /// Part of the wait before the segment that lies after the answer.
+    /// Part of the segment's wait that lies after the answer.
     pub wait_ns: u64,
     /// Part of the segment's duration that lies after the answer.
     pub duration_ns: u64,

@@ -69,7 +69,8 @@ pub(crate) struct Predecessors<'a> {
     words: Vec<u32>,
     /// Segment of each label that occurs once, by its bit in `words`.
     segment_of: Vec<u32>,
-    /// For each segment, the bits of its predecessors whose labels occur once.
+    /// For each segment, the bits of its predecessors whose labels occur once, except for those
+    /// that only a pipeline makes predecessors.
     rows: Vec<u64>,
     repeated: RepeatedLabels,
     /// Segments by the element on which they work, in order. Empty if the model has no pipelines.
@@ -149,7 +150,6 @@ impl<'a> Predecessors<'a> {
                 None => {}
             }
         }
-        // The sort is stable: the instances of one label stay in order of end.
         repeated.sort_by_key(|(label, _)| *label);
         self.repeated = RepeatedLabels::of(self.trace, &repeated);
         place_of
@@ -251,8 +251,8 @@ impl<'a> Predecessors<'a> {
 
     /// Visits a segment's predecessors among the [`LOOK_BACK`] segments that ended last by its
     /// start. The latest of them that took any time, P, makes P's own predecessors redundant.
-    /// Returns P once the search reaches a segment that ended by P's start, because every later end
-    /// was then visited. Returns `None` if the search ends before that.
+    /// Returns P once the search reaches a segment that ended by P's start, because it has then
+    /// visited every predecessor that ended later. Returns `None` if the search ends before that.
     fn stand_in(&self, index: usize, visit: &mut impl FnMut(PredecessorSet)) -> Option<usize> {
         let segments = &self.trace.segments;
         let mut stand_in: Option<usize> = None;

@@ -248,7 +248,7 @@ impl Incarnations {
         }
     }
 
-    /// Returns the parameters that are identities of processes, judged by their values.
+    /// Returns the parameters that are identities, judged by their values.
     #[must_use]
     pub fn identities(&self) -> Vec<Parameter> {
         let all = self.of.iter();

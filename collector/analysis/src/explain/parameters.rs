@@ -32,8 +32,8 @@ pub enum Why {
     /// 2⁵³, too large to be measurements.
     DiffersAlways,
     /// The parameter's numbers grow or fall with the start times of requests in each category with
-    /// enough distinct values, or are Unix times within an hour of these. It is a timestamp or a
-    /// counter.
+    /// enough numbers to judge, or are Unix times within an hour of their requests' starts. The
+    /// parameter is a timestamp or a counter.
     FollowsTime,
 }
 

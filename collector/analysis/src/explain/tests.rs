@@ -396,7 +396,8 @@ fn too_few_requests_are_no_table() {
     );
 }
 
-/// Returns requests for one of eight items. Those for item 3 change in the later of two periods.
+/// Returns requests, each for one of eight items. Those for item 3 change in the later of two
+/// periods.
 fn requests_of_items(seed: u64, counts: [usize; 2]) -> Vec<ExplainedRequest> {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut requests = Vec::new();

@@ -20,7 +20,7 @@ pub struct RequestFlow<'a> {
     pub latency_ns: u64,
     /// Table that contains the edges of `edges_ns`.
     pub edges: &'a EdgeTable,
-    /// Time on each edge of the critical path in nanoseconds, in order of edge numbers.
+    /// Nonzero times on the edges of the critical path in nanoseconds, in order of edge numbers.
     pub edges_ns: &'a [(EdgeId, u64)],
 }
 
@@ -63,8 +63,8 @@ impl<'a> FlowFinder<'a> {
         found
     }
 
-    /// Returns the root operation of a request, its structure, and its time on each edge in
-    /// nanoseconds. Adds the edges to the table.
+    /// Returns the root operation of a request, its structure, and its nonzero times by edge in
+    /// nanoseconds. Adds these edges to the table.
     pub(super) fn find<'r>(
         &mut self,
         seen: &TraceView<'r>,

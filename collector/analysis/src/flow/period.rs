@@ -48,7 +48,7 @@ pub struct Request {
     pub latency_ns: u64,
     /// Number of requests that the request represents, by its sampling weight.
     pub weight: f32,
-    /// Time on each edge of the critical path in nanoseconds, in order of edge numbers.
+    /// Nonzero times on the edges of the critical path in nanoseconds, in order of edge numbers.
     pub edges_ns: Vec<(EdgeId, f32)>,
 }
 

@@ -121,9 +121,9 @@ impl Releases {
         self.latest.get(&(process, lock, owner)).copied()
     }
 
-    /// Fills in the releases of the window's marked waits, and adds its unmarked waits: futex waits
-    /// that do not begin during the latest marked wait of the same thread and owner. Then forgets
-    /// the window's releases and waits.
+    /// Fills in the releases of the window's marked waits, and adds its unmarked waits: the futex
+    /// waits, except for those that begin during the last marked wait that the same thread and
+    /// owner began by then. Then forgets the window's releases and waits.
     ///
     /// If a recording has no switches, as with strace, the unmarked waits are the futex calls that
     /// wait, except for those that fail with EAGAIN. Otherwise, they are the sleeps in such calls.

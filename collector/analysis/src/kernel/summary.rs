@@ -43,7 +43,7 @@ pub struct RequestSummary {
 /// Number and times of the calls of one system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallSum {
-    /// Number of calls.
+    /// Number of calls. A call during which events were lost may count twice.
     pub count: u64,
     /// Total time of the calls inside the windows, ns. Calls count as 0 if no end was recorded
     /// within the window, or if their beginning may have been lost.

@@ -51,7 +51,7 @@ pub(super) struct Unknown {
     pub(super) calls: Vec<usize>,
     pub(super) on_cpu: Vec<usize>,
     pub(super) off_cpu: Vec<usize>,
-    /// Off-processor intervals that a wake-up on this thread ended, usually those of others.
+    /// Off-processor intervals, usually other threads', whose sleep a wake-up on this thread ended.
     pub(super) woken: Vec<usize>,
     pub(super) lock_waits: Vec<usize>,
     pub(super) releases: Vec<usize>,

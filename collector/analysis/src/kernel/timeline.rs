@@ -39,21 +39,23 @@ impl Owner {
     }
 }
 
-/// A system call. All times are ns by the events' clock.
+/// A system call. All times are ns by the events' clock. If events were lost during a call, its
+/// beginning and its end may be two entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemCall {
     /// Id of the thread that made the call.
     pub tid: u32,
     /// Number of the system call.
     pub call: u32,
-    /// Arguments; `None` if the call's beginning was not recorded within the window.
+    /// Arguments; `None` if the call's beginning was not recorded within the window, or is another
+    /// entry.
     pub args: Option<[u64; 6]>,
     /// Start of the call. Without a recorded beginning, it is the window's opening or, if events
     /// may have been lost, the call's end.
     pub start_ns: u64,
-    /// End of the call; `None` if no end was recorded within the window.
+    /// End of the call; `None` if no end was recorded within the window, or if it is another entry.
     pub end_ns: Option<u64>,
-    /// Return value; `None` if no end was recorded within the window.
+    /// Return value; `None` if `end_ns` is `None`.
     pub result: Option<i64>,
     /// Request that the call served.
     pub owner: Owner,
@@ -121,7 +123,8 @@ pub struct OffCpu {
     /// thread was preempted, or if no wake-up was recorded.
     pub wake_ns: Option<u64>,
     /// Time at which the thread returned to a processor, or at which a system call showed that it
-    /// had returned; `None` if neither was recorded within the window.
+    /// had returned. `None` if neither was recorded within the window, or if a loss of events came
+    /// first.
     pub end_ns: Option<u64>,
     /// Request that the interval counts for.
     pub owner: Owner,
@@ -175,7 +178,7 @@ pub struct LockWait {
     pub is_marked: bool,
     /// Start, ns by the events' clock.
     pub start_ns: u64,
-    /// End; `None` if no end was recorded within the window.
+    /// End; `None` if no end was recorded within the window, or if a loss of events hid it.
     pub end_ns: Option<u64>,
     /// Releases during the wait, one for each holder, in order of its first release. Its `held_ns`
     /// is the holder's share of the wait. A wait without markers has at most one.
