@@ -40,7 +40,7 @@ impl SegmentLabel {
     }
 
     /// Returns the operation that the segment belongs to: the last component of the task's path,
-    /// without a number at its end. For example, `web:GET /home > store:read#3` belongs to
+    /// without its number among siblings. For example, `web:GET /home > store:read#3` belongs to
     /// `store:read`. Escapes of the path are undone. A task without ` > ` has one component.
     pub fn operation(&self) -> String {
         let component = task_path::last_component(&self.task);

@@ -64,15 +64,15 @@
 //!
 //! # Modules
 //!
-//! A module depends only on modules of its own group or of earlier groups: [`sampling`],
-//! [`record`], [`name_rule`], [`task_path`], [`diagnostic`], [`distribution`], [`duration`],
-//! [`statistics`], [`edit_distance`], [`burst_plan`]; [`decision_tree`], [`pooling`] and
-//! [`kernel`]; [`label`], [`by_root`], [`call`] and [`root`]; [`completeness`], [`connection`],
-//! [`inner_operations`], [`clock`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
-//! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`],
-//! [`breakdown`], [`what_if`], [`slack_validation`], [`prediction`], [`slack_by_key`] and
-//! [`flow`]; [`failure`]; [`attribute`], [`category`] and [`thinning`]; [`compare`] and
-//! [`explain`]; [`experiment`]; [`tradeoff`].
+//! A module depends only on modules of its own group or of earlier groups, and on the private
+//! `text_map`. The groups are: [`sampling`], [`record`], [`name_rule`], [`task_path`],
+//! [`diagnostic`], [`distribution`], [`duration`], [`statistics`], [`edit_distance`],
+//! [`burst_plan`]; [`decision_tree`], [`pooling`] and [`kernel`]; [`label`], [`by_root`], [`call`]
+//! and [`root`]; [`completeness`], [`connection`], [`inner_operations`], [`clock`] and [`segment`];
+//! [`exclusion`] and [`model`]; [`convergence`], [`structural_change`] and [`critical_path`];
+//! [`pass`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`], [`slack_validation`],
+//! [`prediction`], [`slack_by_key`] and [`flow`]; [`failure`]; [`attribute`], [`category`] and
+//! [`thinning`]; [`compare`] and [`explain`]; [`experiment`]; [`tradeoff`].
 //!
 //! # Bounds and bad input
 //!

@@ -109,8 +109,8 @@ impl Model {
 
     /// Creates an empty model that distinguishes at most `max_labels` segments. The counts take
     /// about 2.1 KiB for each segment and each block of 64 segments that contains one occurring
-    /// with it: up to about `max_labels² / 64 * 2.1` KiB. Sets of segments that recur take up to
-    /// about 12 MiB more.
+    /// with it: up to about `max_labels² / 64 * 2.1` KiB. The counters of sets of segments that
+    /// recur take up to about 12 MiB more.
     pub fn with_max_labels(max_labels: usize) -> Model {
         Model {
             labels: Labels::with_max(max_labels),
@@ -151,8 +151,8 @@ impl Model {
         self.counts.blocks() * BLOCK_BYTES + self.groups.bytes() + self.labels.len() * LABEL_BYTES
     }
 
-    /// Returns an upper bound of the bytes that the matrix of counts needs for further pairs of
-    /// this trace if it is observed; `None` if the bound is at most `few`.
+    /// Returns an upper bound, in bytes, of the blocks of counts that further pairs of this trace
+    /// need if it is observed; `None` if the bound is at most `few`.
     pub fn growth_bytes(&self, trace: &SegmentedTrace, few: usize) -> Option<usize> {
         let pairs = trace.segments.len().min(self.labels.len()) * self.labels.len().div_ceil(64);
         if pairs * BLOCK_BYTES <= few {
@@ -230,7 +230,7 @@ impl Model {
     /// Adds the counts of another model. Labels are matched by their text, so the two models may
     /// number them differently. Apart from the numbers and bounds, merging is commutative and
     /// associative while no label and no task is refused. Labels over the bound are refused and
-    /// counted; all counts of segments that involve them are left out.
+    /// counted; the counts of their segments, and of pairs with one of these, are left out.
     pub fn merge(&mut self, other: &Model) {
         let ids: Vec<Option<SegmentId>> = other
             .labels

@@ -126,9 +126,9 @@ impl Weight {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WeightedCount {
     recorded: u64,
-    /// Sum of the weights, in units of 2⁻¹⁶. `squares` is the sum of the squared weights, in units
-    /// of 2⁻³².
+    /// Sum of the weights, in units of 2⁻¹⁶.
     sum: u128,
+    /// Sum of the squared weights, in units of 2⁻³²; at most `u128::MAX`.
     squares: u128,
 }
 
@@ -272,7 +272,7 @@ fn hex(digits: &str, digits_max: usize) -> Option<u64> {
 pub struct TraceSampling {
     /// The lowest threshold of spans without a parent; `None` if they state no valid one.
     root: Option<u64>,
-    /// The lowest and the highest threshold of all spans; `None` if no span states one.
+    /// The lowest and the highest threshold of all spans; `None` if no span states a valid one.
     bounds: Option<(u64, u64)>,
     /// Number of spans whose threshold is malformed.
     malformed: u32,
@@ -305,7 +305,7 @@ impl TraceSampling {
     }
 
     /// Returns the threshold by which the trace counts, by the rule of the [module](self); `None`
-    /// if no span states one.
+    /// if no span states a valid one.
     pub fn threshold(&self) -> Option<u64> {
         self.root.or(self.bounds.map(|(low, _)| low))
     }

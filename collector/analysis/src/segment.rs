@@ -8,9 +8,10 @@
 //! that ends last). Latency is measured up to the answer. Work that ends later continues *after the
 //! answer*. The time of the answer is unknown without a root, as in an event log, or if the end of
 //! a root was not recorded; then the last event of the request counts as the answer. If a segment
-//! ends after the answer by no more than the errors of the two clocks, its times after the answer
-//! are moved to it. For pairs of segments, the model still uses the recorded times. The recorded
-//! order of two instants on one clock is more certain than their order after both were moved.
+//! ends after the answer, but not certainly, its times after the answer are moved to the answer.
+//! For pairs of segments, the model uses the recorded times in [`SegmentedTrace::moved`]. The
+//! recorded order of two instants on one clock is more certain than their order after both were
+//! moved.
 
 mod elements;
 pub mod from_events;

@@ -14,7 +14,7 @@ pub fn escape(component: &str) -> Cow<'_, str> {
     rewrite(component, |backslashes| backslashes + 1)
 }
 
-/// Returns the original text of a component as it is written in a path.
+/// Returns the original text of an escaped component.
 pub(crate) fn unescape(component: &str) -> Cow<'_, str> {
     rewrite(component, |backslashes| backslashes.saturating_sub(1))
 }

@@ -82,7 +82,7 @@ impl<const N: usize, V> TextMap<N, V> {
         self.of.get(key).map(|at| &self.values[*at])
     }
 
-    /// Returns the value of the key to which `key_of` maps these texts; it must always map equal
+    /// Returns the value of the key to which `key_of` maps these texts. `key_of` must map equal
     /// texts to equal keys. For a new key, inserts a default value if `fits` accepts the key and
     /// the number of entries, and returns `None` if not.
     pub(crate) fn value_of(

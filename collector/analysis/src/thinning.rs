@@ -1,12 +1,12 @@
 //! Thinning of old requests: decides which requests the store keeps, and how many requests each
 //! kept one then represents.
 //!
-//! A request stays unchanged if a span of it failed, if its root took long, if it has no root, if
-//! it is not whole within the hour that is thinned, or if it was thinned before. Any other request
-//! that the store reads whole is kept with a fixed probability, the ratio, by a hash of its trace
-//! id. A kept request represents as many requests as before, divided by the ratio. Sums of weights
-//! are therefore unbiased: the requests that stay unchanged were certain to stay, and only the hash
-//! decides about the others.
+//! A request stays unchanged if a span of it failed, if a root of it took long, if it has no root,
+//! if it is not whole within the hour that is thinned, or if it was thinned before. Any other
+//! request that the store reads whole is kept with a fixed probability, the ratio, by a hash of its
+//! trace id. A kept request represents as many requests as before, divided by the ratio. Sums of
+//! weights are therefore unbiased: the requests that stay unchanged were certain to stay, and only
+//! the hash decides about the others.
 //!
 //! The hash must be independent of how the random bits of the trace id compare with samplers'
 //! thresholds. Otherwise the requests that a sampler kept would be kept again with another
@@ -53,8 +53,8 @@ pub struct NewThreshold {
 }
 
 impl ThinningRule {
-    /// Creates a rule with this ratio (above 0, at most 1) that leaves requests unchanged if their
-    /// root took at least `slow_ns`.
+    /// Creates a rule with this ratio (above 0, at most 1) that leaves a request unchanged if a
+    /// root of it took at least `slow_ns`.
     #[must_use]
     pub fn new(ratio: f64, slow_ns: Option<u64>) -> Self {
         let all = 1u64 << THRESHOLD_BITS;

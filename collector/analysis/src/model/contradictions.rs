@@ -303,8 +303,8 @@ impl Sweep {
         }
     }
 
-    /// Records the order of segments of one thread where their times do not show it: such segments
-    /// follow each other by construction.
+    /// Records the order of segments of one thread where their times do not show it. The segments
+    /// of a thread follow each other by construction.
     fn order_threads(&mut self, segments: &[Segment]) {
         let width = self.words.len();
         for (index, segment) in segments

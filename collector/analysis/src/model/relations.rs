@@ -152,7 +152,7 @@ impl Relations {
                     contradictions: counts.cell(b, a)[CONTRADICTED],
                     ..support
                 };
-                // The traces refute neither order, so they show nothing about the two segments.
+                // The traces refute neither order, so neither is believed.
                 if reverse.is_believed(tolerance) {
                     return;
                 }

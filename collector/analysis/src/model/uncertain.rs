@@ -32,8 +32,8 @@ pub(super) fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment
 }
 
 /// Calls `answer` for each ordered pair of instances (a, b) in which b certainly starts before a
-/// ends. Its third argument is `true` if a also certainly starts before b ends, so that the two
-/// overlap.
+/// ends. The third argument of `answer` is `true` if a also certainly starts before b ends, so that
+/// the two overlap.
 pub(super) fn compare_pairs(
     trace: &SegmentedTrace,
     segments: &[Segment],
@@ -103,8 +103,8 @@ pub(super) fn shrunk(trace: &SegmentedTrace, segments: &[Segment]) -> Vec<Vec<(S
 }
 
 /// Returns the segments with ends that are `tolerance_ns` earlier; `shrunk` is the buffer for them.
-/// Timestamps at most `tolerance_ns` apart have no known order, so a segment that starts before
-/// such an end certainly did so.
+/// Timestamps at most `tolerance_ns` apart have no known order, so a segment that starts before one
+/// of these earlier ends certainly started before the real end.
 pub(super) fn shrink_ends<'a>(
     segments: &'a [Segment],
     tolerance_ns: u64,

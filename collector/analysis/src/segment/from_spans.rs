@@ -27,8 +27,8 @@
 //! The callers of a span are the spans from its parent up to the root or a detached span. They have
 //! all that they wait for when the first of them ends. At that instant, the span's own time is cut
 //! once more: the part before keeps its name, and the part after starts at `answered`. If the span
-//! ends later by no more than the clocks' errors, its end is moved to that instant instead. If a
-//! parent's end was not recorded, no child counts as outliving it.
+//! ends later, but not certainly, its end is moved to that instant instead. If a parent's end was
+//! not recorded, no child counts as outliving it.
 //!
 //! **Elements.** A span with a data element works on it in all of its own time. Such spans are not
 //! numbered: siblings of one name form one task, like a stage of a pipeline, and their elements
@@ -391,8 +391,8 @@ impl SpanCutter {
         let from = (span.start_ns, own);
         let to = (span.end_ns.max(span.start_ns), own);
         // An instant that certainly lies beyond an edge is clipped to the edge. An instant that may
-        // not lie beyond is moved to the edge. An instant of another, inexact clock that lies
-        // exactly on the edge is uncertain, too.
+        // not lie beyond is moved to the edge. An instant of another clock that lies exactly on the
+        // edge is uncertain, too, unless both clocks are exact.
         let clip = |at: Instant, is_start: bool| {
             let touched = if is_start { from } else { to };
             let (edge, is_sure) = if at.0 == touched.0 {

@@ -206,7 +206,7 @@ impl NameCache {
                 depth: depth + 1,
                 trunk: id,
             },
-            // All deeper tasks extend the same trunk.
+            // All tasks below this one extend the same trunk.
             Some((trunk, Task { path, depth, .. })) => Task {
                 path: format!("{path}{JOINT}…{JOINT}{text}").into(),
                 depth: depth + 1,

@@ -99,8 +99,8 @@ impl Pieces<'_> {
     }
 
     /// Moves an instant to an edge that it is assumed not to lie beyond. By its timestamp, it lies
-    /// on the edge, or beyond it by at most the errors of the two clocks. The result may be off by
-    /// the errors of both.
+    /// on the edge, or beyond it but not certainly. The result may be off by the errors of both
+    /// clocks.
     pub(super) fn move_to(&self, edge: Instant, from: Instant) -> Instant {
         if from.1 == edge.1 {
             return edge;

@@ -169,7 +169,7 @@ fn diffusion_time(masses: &[f64], different: usize) -> Option<f64> {
     }
     let squares = cosine_squares(masses);
     let off = |time: f64| time - fixed_point(time, different as f64, &squares);
-    // Search bandwidths from 1/30,000 of the range to a third of it.
+    // Search bandwidths from about 1/30,000 of the range to about a third of it.
     const STEPS: i32 = 120;
     let time_at = |step: i32| 1e-9 * 1e8f64.powf(f64::from(step) / f64::from(STEPS));
     let rise =

@@ -13,8 +13,8 @@ pub struct LinearFit {
 
 /// Finds the weights w that minimise |y − Xw|² + `ridge` Σ sᵢ wᵢ², where sᵢ is the sum of squares
 /// of column i, but at least 1. Solves the normal equations by Cholesky's decomposition. Returns
-/// `None` if there are no rows or columns, if lengths differ, or if the equations contain NaN or
-/// are (nearly) singular. For finite rows, a sufficient ridge makes them regular.
+/// `None` if there are no rows or columns, if lengths differ, or if the matrix of the equations
+/// contains NaN or is (nearly) singular. A sufficient ridge makes a finite matrix regular.
 #[must_use]
 pub fn fit(rows: &[Vec<f64>], y: &[f64], ridge: f64) -> Option<LinearFit> {
     let width = rows.first()?.len();

@@ -21,8 +21,8 @@ impl Share {
         }
     }
 
-    /// Returns Wilson's interval for the true share behind this sample. Its width corresponds to
-    /// the given number of standard deviations.
+    /// Returns Wilson's interval for the true share behind this sample. `deviations` is half of the
+    /// interval's width, in standard deviations.
     fn interval(self, deviations: f64) -> (f64, f64) {
         if self.of == 0 {
             return (0.0, 1.0);

@@ -56,7 +56,8 @@ pub struct TradeoffInstance {
     /// Requests per second at the point, as last measured before the event; 0 if the point measured
     /// nothing, as without a policy and without exploration.
     pub requests_per_second: f64,
-    /// Version of the policy in use; 0 if there was no policy, or if the tradeoff was forced.
+    /// Version of the policy in force; 0 if there was none or it was being replaced, or if the
+    /// tradeoff was forced.
     pub policy: u64,
     /// True if the request's baggage asked the point to explore; false if the tradeoff was forced.
     pub is_explored: bool,

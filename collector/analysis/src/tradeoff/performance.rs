@@ -254,8 +254,8 @@ fn class_costs(
 }
 
 /// Returns the average time that leaving out an item saves, in ns: the latency at a rate near 0
-/// minus the latency of requests at the same load, per omitted item. Returns `None` if no latency
-/// was measured at such a rate and load, or nothing is saved.
+/// minus the latency of requests at the same load, per omitted item. Returns `None` if no curve has
+/// such a rate, if the load of every request exceeds that curve's loads, or if nothing is saved.
 fn mean_saved_ns(curves: &[Curve], random: &[&TradeoffInstance]) -> Option<f64> {
     let full = curves
         .iter()

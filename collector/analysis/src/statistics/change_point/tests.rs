@@ -21,7 +21,7 @@ fn obvious(series: &[f64]) -> Option<(usize, f64)> {
             }
         }
         let pairs = (at * (n - at)) as f64;
-        // The part of the statistic's variance that depends on the place.
+        // Divides by the part of the variance that depends on the place.
         let square = (larger - pairs / 2.0).powi(2) * 4.0 / pairs;
         if best.is_none_or(|(_, known)| square > known + 1e-9) {
             best = Some((at, square));
@@ -30,8 +30,8 @@ fn obvious(series: &[f64]) -> Option<(usize, f64)> {
     best.filter(|(_, square)| *square > 0.0)
 }
 
-/// Makes each value a block of its own. Its score is twice its rank; equal values share their
-/// mean rank.
+/// Makes each value a block of its own. The block's score is twice the value's rank; equal values
+/// share their mean rank.
 fn singles(series: &[f64]) -> Vec<Block> {
     let rank = |value: &f64| {
         let below = series.iter().filter(|other| *other < value).count();

@@ -50,7 +50,7 @@ proptest! {
         for place in (0..GRID).step_by(7) {
             let expected = direct(&values, &density, place);
             let off = (density.densities[place] - expected).abs();
-            // Values lie between places of the grid, of which a kernel spans at least two.
+            // Values lie between places of the grid; the bandwidth is at least two places.
             prop_assert!(off <= 0.03 * highest, "{place}: {off} of {highest}");
         }
         let all: f64 = density.densities.iter().sum::<f64>() * density.step_log2;
