@@ -117,9 +117,9 @@ pub struct WhatIf<'a, F> {
     loads: Vec<Option<LoadedPart>>,
 }
 
-/// Share (0 to 1) of a segment's length that is due to concurrent visits of other requests to the
-/// operation that the segment belongs to or calls. `factor` is the factor by which the total length
-/// of the changed segments changes.
+/// Share (0 to 1) of a segment's length that is due to other concurrent visits to the operation
+/// that the segment belongs to or calls. `factor` is the factor by which the total length of the
+/// changed segments changes.
 #[derive(Clone, Copy, Debug)]
 struct LoadedPart {
     share: f64,

@@ -120,8 +120,9 @@ impl Orders {
             let tolerance_ns = trace.tolerance_ns(*clock, *clock);
             self.note_ends_after(own, own, |_| tolerance_ns);
         }
-        // Two clocks tell no more orders than one. A trace may have a clock for each segment, but
-        // only a few different bounds.
+        // Between two clocks, the tolerance is no smaller than on one, so this loop may also
+        // compare segments of one clock. A trace may have a clock for each segment, but only a few
+        // different bounds.
         for (bounds, own) in &of_bounds {
             self.note_ends_after(own, by_end, |other| {
                 let other = trace.clock_bounds(other.end_clock);

@@ -151,8 +151,8 @@ pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
 }
 
 /// Reports whether x usually lies far closer to y than by chance; `false` if there are too few
-/// points. A point has the time x of the last segment end before y, y, and the number of such ends
-/// after 0 and up to y.
+/// points. A point has the time x of the last segment end up to y, y, and the number of segment
+/// ends after 0 and up to y.
 pub(super) fn is_close(points: &[(f64, f64, u32)]) -> bool {
     if points.len() < POINTS_MIN {
         return false;

@@ -18,8 +18,8 @@ pub(super) trait Lengths {
     fn wait_ns(&self, index: usize, ns: u64) -> u64;
     /// Returns the fraction, 0 to 1, by which time counts as work if it may be work or waiting.
     fn unknown_as_work(&self) -> f64;
-    /// Reports whether segments that always end at the same time after the request's start are
-    /// assumed to wait for that time.
+    /// Reports whether unchanged segments that always end at nearly the same time after the
+    /// request's start are assumed to wait for that time.
     fn waits_if_undecided(&self) -> bool {
         false
     }

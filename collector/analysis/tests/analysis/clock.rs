@@ -272,7 +272,8 @@ fn a_host_beyond_the_limit_ties_no_hosts_together() {
     assert!(alignment.pairs().is_empty());
     assert_eq!(alignment.convert("a", 7), Some((7, 0)));
     assert_eq!(alignment.convert("b", 7), None);
-    // Their times stay as recorded, and their order is unknown.
+    // Times of a host beyond the limit stay as recorded. Unless clocks are trusted, its order with
+    // other hosts is unknown.
     let listed = alignment.islands().len() as u32;
     let check = |hosts: [&str; 2], expected: [u32; 2]| {
         let recorded = call((hosts[0], 0, 100), (hosts[1], 1010, 1090));

@@ -109,8 +109,8 @@ impl Request<'_> {
     }
 }
 
-/// Returns a store by exact clocks. The lines of one task arrive in the order of control. Lines of
-/// different tasks are interleaved.
+/// Returns traces with the times of exact clocks. The lines of one task arrive in the order of
+/// control. Lines of different tasks are interleaved.
 fn store(seed: u64) -> Vec<TraceRecords> {
     let random = &mut Random(seed * 7919 + 1);
     let hosts = 2 + random.below(4);
@@ -278,8 +278,8 @@ fn names(lines: &[(&str, i64, &str)], errors_ns: u64) -> Vec<String> {
 
 #[test]
 fn only_the_contradicted_pair_of_a_task_changes_places() {
-    // `c` is earlier than `d` by more than the error bounds. The other lines are out of order only
-    // within them.
+    // `c` is earlier than `a`, `b` and `d` by more than the error bounds. The other lines are out
+    // of order only within the bounds.
     let lines = [
         ("a", 1000, "a"),
         ("b", 950, "b"),

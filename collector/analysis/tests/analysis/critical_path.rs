@@ -316,7 +316,8 @@ fn golden_paths() {
         &[&[(1, 0, 10), (0, 10, 20)]],
         "0:0/0* 1:0/0*",
     );
-    // No relation: both segments run in parallel, and the one that ends first has slack.
+    // No relation, because the segments overlap in the other request: the one that ends first has
+    // slack.
     check(
         (0, 20),
         &[(0, 0, 10), (1, 10, 20)],

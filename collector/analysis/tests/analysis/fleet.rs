@@ -132,7 +132,7 @@ impl Fleet {
     pub(crate) fn as_event_log(records: &TraceRecords) -> TraceRecords {
         let mut events: Vec<EventRecord> = Vec::new();
         for span in &records.spans {
-            // Each parallel call is a branch of its own. The path to it names the task.
+            // Each call is a branch of its own. The calls down to a span name its task.
             let mut task = String::new();
             let mut at = Some(span);
             while let Some(here) = at {

@@ -113,7 +113,7 @@ impl Structure {
         }
     }
 
-    /// Returns the pairs (a, b) of which a always comes first, and the pairs a < b that only the
+    /// Returns the pairs (a, b) in which a always comes first, and the pairs a < b that only the
     /// lock keeps apart.
     pub(crate) fn truth(&self) -> (Pairs, Pairs) {
         let (mut before, mut exclusive) = (Vec::new(), Vec::new());

@@ -76,7 +76,7 @@ fn is_waited_for(child: &SpanRecord, parent: &SpanRecord) -> bool {
     !outlives || (is_call && child.start_ns <= end_ns)
 }
 
-/// Returns the number of unit intervals of a span's time that no child covers for which it waits.
+/// Returns the number of unit intervals of a span's time without a child for which the span waits.
 fn own_time(spans: &[SpanRecord], span: &SpanRecord) -> u64 {
     let covers = |s: &SpanRecord, t: i64| s.start_ns <= t && t < s.end_ns;
     let is_child = |s: &&SpanRecord| s.parent_id == span.span_id && is_waited_for(s, span);
@@ -130,7 +130,7 @@ proptest! {
         twins in proptest::collection::vec((any::<prop::sample::Index>(), any_span()), 0..3),
     ) {
         let mut records = TraceRecords { spans, ..Default::default() };
-        // Some ids occur twice, with other flags and events.
+        // Some ids repeat, with other flags and events.
         for (of, twin) in twins.into_iter().filter(|_| !records.spans.is_empty()).collect::<Vec<_>>() {
             let SpanRecord { flags, events, .. } = twin;
             records.spans.push(SpanRecord { flags, events, ..of.get(&records.spans).clone() });

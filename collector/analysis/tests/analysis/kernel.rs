@@ -58,8 +58,8 @@ impl Machine {
             .position(|window| window.open_ns <= self.now_ns && self.now_ns < window.close_ns)
     }
 
-    /// Records an event as the eBPF programs do, with an introduction before the first event of a
-    /// window.
+    /// Records an event as the eBPF programs do: each thread is introduced before its first event
+    /// of a window.
     fn see(&mut self, cpu: u16, tid: u32, others: &[u32], body: Body) {
         let Some(window) = self.window() else { return };
         for &of in [&[tid], others].concat().iter().filter(|&&of| of != 0) {
@@ -424,7 +424,7 @@ fn a_lock_wait_is_joined_with_who_released_it() {
         &[0xb],
         Some(ReleaseEvidence::Wake),
     );
-    // Woken twice, because another thread was quicker. Both wakers are named, in order.
+    // Woken repeatedly, because another thread was quicker. Each waker is named once, in order.
     let twice = [
         &starts[..],
         &waits,

@@ -74,7 +74,7 @@ fn waking(ts_ns: u64, by: u32, woken: u32) -> Event {
     see(ts_ns, by, body)
 }
 
-/// Wait as (lock, marked, waiter, from, until, holder or waker, evidence).
+/// Wait as (lock, marked, waiter, from, until, holders or wakers, evidence).
 type Seen = (
     u64,
     bool,
@@ -124,7 +124,8 @@ fn a_futex_wait_says_who_woke_it() {
         let evidence = (!by.is_empty()).then_some(ReleaseEvidence::Wake);
         vec![(LOCK, false, 0xa, 11, Some(40), by, evidence)]
     };
-    // FUTEX_WAKE and FUTEX_UNLOCK_PI; a requeue had moved the sleeper to another futex.
+    // FUTEX_WAKE and FUTEX_UNLOCK_PI. In the last case, a requeue had moved the sleeper to another
+    // futex.
     for (operation, address) in [(129, LOCK), (135, LOCK), (129, OTHER)] {
         assert_eq!(
             waits(&asleep_until_woken(operation, address)),
@@ -317,7 +318,8 @@ fn span_of(span: RequestId) -> LockSpan<'static> {
     }
 }
 
-/// Returns the waits at the row's lock. The number of each thread is also that of its process.
+/// Returns the waits of requests at the row's lock. The number of each thread is also that of its
+/// process.
 fn at<'a>(row: &LockSum, all: &'a [(usize, LockWait)]) -> Vec<&'a LockWait> {
     let key = &row.key;
     all.iter()

@@ -1,5 +1,5 @@
-//! Tests of the analyses through their public API. Each fast algorithm is compared with a naive
-//! one.
+//! Tests of the analyses through their public API. Several fast algorithms are compared with naive
+//! ones.
 
 mod aggregate;
 mod anomaly;

@@ -198,7 +198,7 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3))]
-    /// The sweep of a large trace is more cautious than the double loop, never less.
+    /// The sweep of a large trace is at least as cautious as the double loop.
     #[test]
     fn large_inexact_traces_contradict_nothing_that_is_unsure(seed in any::<u64>()) {
         let mut random = Random(seed);
@@ -223,7 +223,7 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// Tests more labels than one word has bits, of which a trace uses few.
+    /// Tests more labels than one word has bits. Each trace uses few of them.
     #[test]
     fn counts_equal_the_double_loop_across_words(traces in proptest::collection::vec(any_trace(200, 30), 0..8)) {
         check_against_naive(&traces, 200);

@@ -76,7 +76,7 @@ pub(crate) fn commit_lock() -> Service {
     })
 }
 
-/// Like the previous service, but the span of the commit begins when it requests the lock.
+/// Like [`commit_lock`], but the span of the commit begins when it requests the lock.
 pub(crate) fn commit_waits() -> Service {
     shared(1, |run, room| async move {
         let (r, room) = (&run, &room);

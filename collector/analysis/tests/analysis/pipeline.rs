@@ -380,7 +380,7 @@ fn events_inside_spans_are_about_elements() {
         format!("{sent}>>web:page > web:show 6")
     );
     assert_eq!(pipelines(&shown("show", [45, 65, 55])), "");
-    // Only the ends are logged: the first has no beginning, and two are in order.
+    // Only the ends are logged: `a` has no beginning, and `b` and `c` are in order.
     let done = format!("{SENDER} web:show 40..90 !shown=a@45 !shown=b@55 !shown=c@65");
     assert_eq!(pipelines(&done), format!("{sent}>>web:page > web:show 4"));
     // Events that name no element form no pipeline.

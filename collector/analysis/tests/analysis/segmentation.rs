@@ -308,7 +308,7 @@ fn a_request_ends_when_its_caller_has_the_answer() {
         "web:a [start … →b:x] 0..4\nweb:a [→b:x … end] 4..10\nweb:a > b:x [start … end] 4..13";
     check_answer("web:a 0..10\n  b:x ^b 4..13", 0, (10, 13), later);
     check_answer("web:a 0..10\n  b:x ^b 4..13", 1, (10, 13), later);
-    // Within the clocks' errors, it ended by the answer, and its caller was active after it.
+    // Within the clocks' errors, `b:x` ended by the answer, and its caller was active after it.
     let by_then =
         "web:a [start … →b:x] 0..4\nweb:a > b:x [start … end] 4..10\nweb:a [←b:x … end] 10..10";
     check_answer("web:a 0..10\n  b:x ^b 4..13", 2, (10, 10), by_then);

@@ -132,7 +132,7 @@ pub(crate) async fn gather(run: Run) {
     .await;
 }
 
-/// The answer leaves early, and a part of it is waited for by a span deep inside another branch.
+/// Two parallel branches: a call, and a span that waits for the call's result amid its own work.
 pub(crate) async fn cross_branch(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
@@ -171,8 +171,8 @@ pub(crate) async fn pool(run: Run) {
     pooled(run, false).await;
 }
 
-/// Like the previous service, but each call is inside another span, `web:read`, which begins when
-/// the call begins to wait for a connection.
+/// Like [`pool`], but each call is inside another span, `web:read`, which begins when the call
+/// begins to wait for a connection.
 pub(crate) async fn queue(run: Run) {
     pooled(run, true).await;
 }
@@ -279,7 +279,8 @@ pub(crate) async fn pipeline(run: Run) {
     .await;
 }
 
-/// Collected data is sent 8 ms after the request's arrival, by a timer that is not recorded.
+/// A timer that is not recorded sends the collected data 8 ms after the request's arrival, unless
+/// collecting takes longer.
 pub(crate) async fn timer(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
@@ -331,7 +332,7 @@ pub(crate) async fn after_answer(run: Run) {
         })
         .await;
         let run = r.clone();
-        // Nobody waits for it.
+        // Nobody waits for this task.
         let _written = r.spawn(async move {
             run.span(page, "web:audit", |_| {
                 run.work("web:audit", 1, 1_000..6_000)

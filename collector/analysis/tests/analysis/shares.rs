@@ -61,7 +61,7 @@ fn published_values_come_out() {
 const SEGMENTS: usize = 12;
 
 /// Returns the model of requests with sequential segments. Each pair of neighbours changes places
-/// in its own share of requests, and some segments are rare.
+/// in its own share of requests, and one more segment is rare.
 fn model_of(requests: usize, turned: bool, random: &mut Random) -> Model {
     let mut model = Model::new();
     *model.labels_mut() = labels(SEGMENTS + 1);

@@ -63,7 +63,7 @@ pub(crate) struct Simulation {
 struct Request {
     seed: u64,
     start_ns: u64,
-    /// The process that spans begin in.
+    /// The process in which servers' spans begin.
     process: Cell<u128>,
     spans: RefCell<Vec<SpanRecord>>,
     elements: RefCell<Vec<ElementRecord>>,

@@ -127,7 +127,7 @@ fn check(
     gained: &[&str],
     lost: &[&str],
 ) -> StructuralChange {
-    // The labels of the second model have other numbers.
+    // The second model numbers the labels in reverse order.
     let mut turned = Labels::default();
     for number in (0..5).rev() {
         turned.intern(

@@ -1,7 +1,7 @@
 //! A small system with all structures: a fork and a join, a pipeline over data elements, a lock,
 //! and hosts whose clocks are wrong. The tests compare the inferred relations with those of the
-//! system. They compare slack and replays with the system itself, run again with one segment
-//! longer.
+//! system. They compare slack and replays with the system itself, run again with one segment longer
+//! or shorter.
 
 use crate::fleet::{Fleet, ORIGIN_NS};
 use crate::generator::Random;

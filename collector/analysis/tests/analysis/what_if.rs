@@ -1,5 +1,5 @@
-//! Compares replays with the recorded request, and with a simulator that lengthens segments one at
-//! a time.
+//! Compares replays with the recorded request, and with a simulator that changes the lengths of
+//! segments one at a time.
 
 use crate::generator::{Random, Structure, any_trace, labels};
 use proptest::prelude::*;

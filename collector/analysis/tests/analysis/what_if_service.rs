@@ -11,7 +11,7 @@ use stroboscope_analysis::what_if::{Change, LatencyChange, WaitModel, WaitingSam
 
 const REQUESTS: u64 = 400;
 
-/// Returns the error of a latency, in percent.
+/// Returns the error of a mean latency, in percent.
 fn off_percent(
     found: &stroboscope_analysis::distribution::Distribution,
     truth: &stroboscope_analysis::distribution::Distribution,
