@@ -28,7 +28,7 @@ use stroboscope_render::show::{Chart, Figure};
 const REQUESTS: u64 = 1_300_000;
 /// Number of segments at the end.
 const SEGMENTS: usize = 120;
-/// Number of requests between two points of the pictures.
+/// Number of requests between two points of the pictures. In long runs, `Convergence` doubles it.
 const POINT_EVERY: u64 = 1_000;
 
 /// SplitMix64 (Steele, Lea, Flood, 2014), which yields equal numbers on every machine.

@@ -23,7 +23,7 @@ use crate::Failure;
 
 /// Approximate number of spans of a request: the default batch size of exporters.
 const SPANS_PER_REQUEST: usize = 512;
-/// Number of distinct requests. They are sent repeatedly with different ids.
+/// Number of distinct OTLP requests. They are sent repeatedly with different ids.
 const REQUESTS: u64 = 32;
 /// Maximum number of unacknowledged batches of one stream.
 const BATCHES_IN_FLIGHT: usize = 8;
@@ -41,7 +41,7 @@ pub(crate) enum Load {
     OtlpHttp,
 }
 
-/// The addresses of a collector, and the source address of its senders.
+/// The addresses of a collector, and the source address of its gRPC senders.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) from: IpAddr,
@@ -49,7 +49,7 @@ pub(crate) struct Target {
     pub(crate) otlp: String,
 }
 
-/// Counts of acknowledged and refused spans so far.
+/// Numbers of acknowledged spans, and of refused batches or requests, so far.
 #[derive(Default)]
 pub(crate) struct Sent {
     pub(crate) spans: AtomicU64,

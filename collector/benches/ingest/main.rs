@@ -16,17 +16,18 @@
 //! its log, and the time to an acknowledgement.
 //!
 //! With `--siege SECONDS`, the bench only besieges a collector with a poisoned store for this time:
-//! with decompression bombs, readers of a request of a million spans at every port, a hundred heavy
-//! pages, and the full load of both protocols. It prints the collector's peak memory, and the
-//! acknowledgement times of a well-behaved client before and during the siege. `--small` makes the
-//! store small. `--only` selects one kind of besieger: `bombs`, `heavy pages`, `its page`,
-//! `Jaeger's readers`, `Tempo's readers`, `native`, `otlp-http`.
+//! with decompression bombs, readers of a request of a million spans (as a page, and by the APIs of
+//! Jaeger and Tempo), a hundred heavy pages, and the full load of both protocols. It prints the
+//! collector's peak memory, and the acknowledgement times of a well-behaved client before and
+//! during the siege. `--small` makes the store small. `--only` selects one kind of besieger:
+//! `bombs`, `heavy pages`, `its page`, `Jaeger's readers`, `Tempo's readers`, `native`,
+//! `otlp-http`.
 //!
 //! With `--agents N`, N agents are connected during the measurement. The bench first prints their
 //! cost to an idle collector.
 //!
-//! Arguments, after `--`: `--seconds N`, `--connections N`, `--only
-//! native|forwarded|otlp-http|rotel`, `--memory-limit SIZE`, `--rotel PROGRAM`, `--steady SECONDS`.
+//! Other arguments, after `--`: `--seconds N`, `--connections N`, `--only
+//! native|forwarded|otlp-http|rotel`, `--memory-limit SIZE`.
 
 mod agents;
 mod load;

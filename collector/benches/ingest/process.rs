@@ -1,4 +1,4 @@
-//! The collector as a process, and the system's measurements of it.
+//! The collector and rotel as processes, and the system's measurements of them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -153,17 +153,17 @@ impl CollectorProcess {
         &self.pages
     }
 
-    /// Returns its peak memory so far.
+    /// Returns the collector's peak memory so far.
     pub(crate) fn peak_mib(&self) -> Result<f64, Failure> {
         memory_mib(self.child.id(), "VmHWM:")
     }
 
-    /// Returns its user and system time so far, in seconds.
+    /// Returns the collector's user and system time so far, in seconds.
     pub(crate) fn cpu_s(&self) -> Result<f64, Failure> {
         cpu_of(&self.child.id().to_string()).map(|cpu| cpu.own_s)
     }
 
-    /// Returns its resident memory.
+    /// Returns the collector's resident memory.
     pub(crate) fn resident_mib(&self) -> Result<f64, Failure> {
         memory_mib(self.child.id(), "VmRSS:")
     }
@@ -179,7 +179,7 @@ impl CollectorProcess {
         Ok(value.ok_or_else(|| format!("no {name}"))?.parse()?)
     }
 
-    /// Stops it by SIGTERM, and counts the rows and bytes in the store.
+    /// Stops the collector by SIGTERM, and counts the spans and bytes in its store.
     pub(crate) fn stop(&mut self) -> Result<Stored, Failure> {
         let id = self.child.id().to_string();
         Command::new("kill").args(["-TERM", &id]).status()?;

@@ -1,6 +1,7 @@
-//! Besieges a collector with decompression bombs, readers of a request of a million spans at every
-//! port, a hundred heavy pages, and as much ingest as possible. Measures the peak memory, and the
-//! acknowledgement times of a well-behaved client without and during the siege.
+//! Besieges a collector with decompression bombs, readers of a request of a million spans (as a
+//! page, and by the APIs of Jaeger and Tempo), a hundred heavy pages, and as much ingest as
+//! possible. Measures the peak memory, and the acknowledgement times of a well-behaved client
+//! without and during the siege.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -22,9 +23,9 @@ const BOMBS: usize = 16;
 const BOMB_BYTES: usize = 15 << 20;
 const HEAVY_PAGES: usize = 100;
 const READERS_OF_EACH: usize = 2;
-/// Pause before a besieger whose connection was closed connects again.
+/// Pause before a client whose connection failed connects again.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Maximum time to wait for a page.
+/// Maximum time that a besieger waits for the next bytes of an answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Number of answers by client and status.

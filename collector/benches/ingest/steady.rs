@@ -1,4 +1,4 @@
-//! Sends a sustainable load for a long time, and checks that the collector's memory does not grow.
+//! Sends a sustainable load for a long time, and measures the growth of the collector's memory.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 //! tenth of them, and all. It runs subcommands over both stores as a user would: *cold*, without
 //! earlier results in the cache of the data directory, and *kept*, with those of an earlier run. It
 //! prints their time and memory, and whether these grow faster than the number of requests. It also
-//! measures the inference kernel alone and the naive double loop on the same requests.
+//! measures the inference kernel alone and the naive double loop on 20,000 such requests.
 //!
 //! Arguments, after `--`: `--requests COUNT`; `--data DIR` keeps the stores there, and uses
 //! existing ones; `--only generate|infer|critical-path|kernel` runs only that part.

@@ -64,8 +64,8 @@ pub(crate) fn judge_is_right() -> Result<(), Failure> {
         }
     );
 
-    // A category that is both kinds of mutation counts once. The judge looks at only the first ten
-    // rows. A longer name is another operation.
+    // A category that is both kinds of mutation counts once. `of_first_ten` covers only the first
+    // ten rows. A longer name is another operation.
     let mut mutations: Vec<Value> = (0..10)
         .map(|number| mutation(&format!("other {number}"), 1, &none, &other))
         .collect();

@@ -50,7 +50,7 @@ pub(crate) struct Judged {
     pub(crate) rank: Option<usize>,
     /// Operation of the first cause, or `none`.
     pub(crate) first: String,
-    /// True if the explanation names the parameter; `None` if no explanation was requested.
+    /// True if the explanation names the parameter; `None` without an explanation.
     pub(crate) explained: Option<bool>,
 }
 
@@ -75,9 +75,10 @@ impl fmt::Display for Judged {
 
 /// Judges `answer`. All later requests have `change`.
 ///
-/// A mutation is relevant if the requests of its category diverge from their precursors at a
-/// changed operation, or if one of its edges that became slower belongs to such an operation.
-/// Causes are not evidence of relevance, because they are judged themselves.
+/// A mutation is relevant if one of its edges that became slower belongs to a changed operation. If
+/// the change affects the structure, a mutation is also relevant if the requests of its category
+/// diverge from their precursors at a changed operation. Causes are not evidence of relevance,
+/// because they are judged themselves.
 pub(crate) fn judge(answer: &Value, change: &Change) -> Result<Judged, Failure> {
     let mutations = rows(answer, "mutations")?;
     let causes = rows(answer, "causes")?;
@@ -138,8 +139,8 @@ pub(crate) fn name_of(cause: &Value) -> String {
     format!("{}:{}", text("service"), text("operation"))
 }
 
-/// Reports whether any text of an explanation contains the attribute, alone or as the last part of
-/// a longer name.
+/// Reports whether any text of an explanation contains the attribute as a whole word. Underscores
+/// are parts of words.
 pub(crate) fn names(explanation: &Value, parameter: &str) -> bool {
     match explanation {
         Value::String(text) => text

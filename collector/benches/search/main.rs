@@ -5,8 +5,8 @@
 //! collector does, and a tenth of them, at the same density, in another store. It then runs
 //! `search` over both as a user would. For each formula, it prints the seconds without and with the
 //! results of an earlier search (`cache/`), the peak memory, the skipped data, and the matches. It
-//! also prints the growth of time and memory from the tenth to the whole. All files are in the page
-//! cache, because they were just written or read.
+//! also prints the growth of time and memory from the tenth to the whole. Files that the bench has
+//! just written or read are in the page cache.
 //!
 //! Arguments, after `--`: `--spans COUNT` of the larger store; `--data DIR` keeps the stores there,
 //! and uses existing ones; `--formulas NAME,NAME` selects the formulas whose names begin so.
@@ -36,7 +36,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Number of spans in a week.
 const WEEK_SPANS: u64 = 10_000_000;
-/// Flushes between two rounds of compaction: about a quarter of an hour.
+/// Flushes between two rounds of compaction: about 17 minutes.
 const FLUSHES_PER_ROUND: u64 = 16;
 /// Maximum time of a search on two cores, in seconds.
 const SELECTIVE_MAX_S: f64 = 10.0;

@@ -1,5 +1,5 @@
-//! A week of bursts, as six services on twelve hosts record them. The number of a burst determines
-//! its content.
+//! A week of bursts, as six services on twelve hosts record them. A burst's number and the store's
+//! size determine its content.
 
 use stroboscope_store::record::{BatchRow, Rows, SpanRow, StringId, WindowRow};
 

@@ -39,7 +39,7 @@ impl<'a> Graph<'a> {
     /// one id.
     fn of(records: &'a TraceRecords) -> Option<(Self, usize)> {
         let mut spans: Vec<&SpanRecord> = records.spans.iter().collect();
-        // If a parent and a child begin at the same time, the parent comes first.
+        // Of spans that begin at the same time, the longer, usually the parent, comes first.
         spans.sort_by_key(|span| (span.start_ns, std::cmp::Reverse(span.end_ns), span.span_id));
         let mut numbers = HashMap::new();
         for (number, span) in spans.iter().enumerate() {
@@ -157,8 +157,8 @@ fn stages(spans: &[&SpanRecord], children: Vec<usize>) -> Vec<Vec<usize>> {
     stages
 }
 
-/// Writes a request with its number. Returns false, and writes nothing, if it has no single root or
-/// only one span.
+/// Writes a request with its number. Returns false, and writes nothing, if the request has no root
+/// or several, or two spans with one id.
 pub(crate) fn write(
     to: &mut impl Write,
     number: u64,

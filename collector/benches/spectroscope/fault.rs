@@ -25,7 +25,7 @@ pub(crate) struct Truth {
     /// Services and operations that a correct answer may name as the cause.
     pub(crate) operations: &'static [(&'static str, &'static str)],
     /// Boundaries of the edge that takes longer, each as service, operation, and true for the end;
-    /// `None` if the structure changes.
+    /// `None` if no edge does, or if the structure changes.
     pub(crate) edge: Option<[(&'static str, &'static str, bool); 2]>,
 }
 

@@ -358,8 +358,8 @@ fn cells(took: &Took) -> String {
     )
 }
 
-/// Formats the ranks in the output of `compare`: of the first correct cause, and of the mutations
-/// that have a correct cause.
+/// Formats the ranks in the output of `compare`: of the first correct cause, and of the first
+/// mutation that has a correct cause. Adds the lengths of both lists, and the cost.
 fn judge_ours(ours: &Compared, truth: &Truth) -> String {
     let causes = rows(&ours.json, "causes");
     let right: Vec<&Value> = causes
@@ -388,7 +388,7 @@ fn judge_ours(ours: &Compared, truth: &Truth) -> String {
     )
 }
 
-/// Reports whether at least half of a category's requests have the injected change, and the
+/// Reports whether at least half of a category's later requests have the injected change, and the
 /// category is listed for this change.
 fn is_right(ranked: &Ranked, truth: &Truth, ids: &[u128], touched: &HashSet<u128>) -> bool {
     let has = ranked

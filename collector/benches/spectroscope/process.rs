@@ -17,7 +17,7 @@ pub(crate) struct Took {
     pub(crate) peak_bytes: u64,
 }
 
-/// Waits for a program, and measures all its processes meanwhile.
+/// Runs a program, and measures all its processes meanwhile.
 pub(crate) fn watch(command: &mut Command) -> Result<Took, Failure> {
     let (started, before_s) = (Instant::now(), children_cpu_s()?);
     let mut child = command

@@ -1,5 +1,5 @@
-//! Simulates requests of six kinds to a shop. The requests of the later period have an injected
-//! change. The seed and the request's number determine everything.
+//! Simulates requests of six kinds to a shop. Requests of a later period may have an injected
+//! change. The workload and the request's number determine everything.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ const CLIENT: u32 = 64;
 const SERVER: u32 = 128;
 /// 2026-01-02T03:00:00Z.
 pub(crate) const EPOCH_NS: u64 = 1_767_322_800_000_000_000;
-/// Time between the starts of two requests.
+/// Mean time between the starts of successive requests.
 const INTERVAL_NS: u64 = 5_000_000;
 /// Time whose requests are in one file.
 pub(crate) const FLUSH_NS: u64 = 10_000_000_000;
@@ -247,7 +247,7 @@ impl Builder {
         })
     }
 
-    /// Simulates a read from the store, which most services do.
+    /// Simulates a read from the store, which several services do.
     fn read(&mut self, parent: usize, from: Service, at_ns: u64) -> u64 {
         let ends = (from, Service::Store);
         self.call(parent, ends, "read", at_ns, |builder, _, at_ns| {

@@ -60,7 +60,8 @@ pub(crate) struct Ranked {
 }
 
 impl Tool {
-    /// Copies the tool's repository from `from` to `directory`, and prepares it to run.
+    /// Copies the tool's sources from its repository `from` to `directory`, and prepares the tool
+    /// to run.
     pub(crate) fn prepare(from: &Path, directory: &Path) -> Result<Self, Failure> {
         let source = from.join("source");
         if !source.join(PROGRAM).is_file() {
