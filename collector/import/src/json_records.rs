@@ -37,7 +37,7 @@ pub(super) struct JsonRecords<'a, R> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextRecord {
-    /// A record, with the type of its list; [`List::Any`] if it is in no list.
+    /// A record, with the type of its list; [`List::Any`] if it is in no list of known type.
     Record(List),
     /// Value of an object's member that contains no records. [`JsonRecords::key`] returns its key.
     Member,
