@@ -11,11 +11,11 @@
 //! | `trace`, `task`, `event` | texts with fields in braces: `"{service}/{thread}"` |
 //! | `host` | text with fields, like `trace`; optional |
 //! | `time` | text with fields, like `trace`, that is a time |
-//! | `time_unit` | `"s"`, `"ms"`, `"us"` or `"ns"`; without it, units are recognised as described in [`time`](super::time) |
+//! | `time_unit` | `"s"`, `"ms"`, `"us"` or `"ns"`; without it and `time_format`, units are recognised as described in [`time`](super::time) |
 //! | `time_format` | format of a time, in strftime's `%` letters; UTC where it has no offset |
 //! | `attributes` | a list of fields, or `"*"`: all fields that no other key names |
 //! | `absent` | texts that mean an absent value, such as `["-"]` |
-//! | `ignore` | a regular expression; records that it matches are skipped |
+//! | `ignore` | a regular expression; records that it matches (in CSV: in a column) are skipped |
 //! | `lines_without_trace` | `"report"` (as bad lines, the default) or `"ignore"` |
 //! | `[span]` | a record is a span: `id`, `parent`, `name`, `service`, `kind`, and two of `start`, `end`, `duration` with its `duration_unit`; excludes `time`, `event`, `task` and `[interval]` |
 //! | `[interval]` | a line describes a beginning and an end: `duration`, `duration_unit`, and `time_is`, `"start"` or `"end"` |
@@ -84,8 +84,8 @@ impl FieldMapping {
     /// Reads a mapping file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or if a part is invalid or missing. The error has an
-    /// invalid part's line. For a missing part, it has its section's line, or 1 outside sections.
+    /// Fails if the file cannot be read, or if a part is invalid or missing. The error has the line
+    /// of an invalid part, or of the section that lacks a part (1 outside sections).
     pub fn read(path: &Path) -> Result<Self, MappingError> {
         let unreadable = |source| MappingError::Unreadable {
             path: path.to_owned(),
@@ -260,8 +260,9 @@ impl File {
         }
     }
 
-    /// Returns the rule that separates records; the caller replaces it if `pattern` is given.
-    /// Fails if more than one of the three is given, or if `csv` is not one byte or is a quote.
+    /// Returns the rule that separates records. If `pattern` is given, the caller replaces it.
+    /// Fails if two of `pattern`, `csv` and `records` are given, or if `csv` is a quote or not one
+    /// byte.
     fn records(&self) -> Result<RecordRule, Wrong> {
         let asked = [&self.pattern, &self.csv, &self.records];
         if let [_, second, ..] = asked.into_iter().flatten().collect::<Vec<_>>()[..] {

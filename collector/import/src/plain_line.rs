@@ -16,8 +16,8 @@ const ATTRIBUTES_MAX: usize = 16;
 const INTEGER_DIGITS_MAX: usize = 18;
 
 /// Parses a plain line without its end. `None` means that the line is not plain, exceeds a limit,
-/// lacks a field other than `attrs`, or has an empty `trace`, `event` or `task`. Writes the
-/// attributes to `json` as a general parser would: without spaces.
+/// lacks a field other than `attrs`, has an empty `trace`, `event` or `task`, or has a time of more
+/// than 63 bits. Writes the attributes to `json` as a general parser would: without spaces.
 #[must_use]
 pub fn parse_plain<'a>(
     line: &'a [u8],

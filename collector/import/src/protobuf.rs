@@ -100,7 +100,7 @@ impl<R: BufRead> Messages<R> {
     /// # Errors
     /// Returns the errors of the source, except `UnexpectedEof` and `InvalidData` inside a field.
     /// These end the file with a bad message, as do an invalid tag or varint and an end inside
-    /// a field.
+    /// a field or a length prefix.
     pub(super) fn next_message(&mut self) -> io::Result<Option<NumberedMessage>> {
         loop {
             if let Some(message) = self.of_trace.pop_front() {

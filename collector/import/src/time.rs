@@ -12,8 +12,8 @@
 //! it fits exactly one of the four. A number below 100 million fits none and is rejected. The first
 //! number of a source determines the unit of the source: a number of another unit is rejected,
 //! because the writer can have meant only one. A given unit overrides these rules. Without one,
-//! each number in `ts_ns` is in ns. After a `ts_ns` at or past 3 March 1973, a `ts_ns` before that
-//! date is rejected, because it is probably in another unit.
+//! each number in `ts_ns` is in ns. After a `ts_ns` of 10¹⁷ or more (3 March 1973), a `ts_ns` below
+//! 10¹⁷ is rejected, because it is probably in another unit.
 
 use std::fmt::{self, Write as _};
 
@@ -198,8 +198,8 @@ impl Times {
         Ok(ns)
     }
 
-    /// Parses a time in line `line`, by `self.rule`. Fails if the time has another form or unit, or
-    /// is out of range.
+    /// Parses a time in line `line`, by `self.rule`. Fails if the time has another form, another
+    /// unit or no recognisable unit, or is out of range.
     pub(super) fn text(&mut self, text: &str, line: u64) -> Result<i64, BadLine> {
         let text = text.trim_ascii();
         let number = decimal(text);

@@ -181,8 +181,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Calls `tell` with the name of each top-level field that has a value other than `[]`, `{}`
-    /// and `""`, unless one of `paths` is that name or begins with it and a dot.
+    /// Calls `tell` with the name of each top-level field that has a value (in JSON: other than
+    /// `[]`, `{}` and `""`), unless one of `paths` is that name or begins with it and a dot.
     pub(super) fn not_in(&self, paths: &[String], tell: &mut dyn FnMut(&str)) {
         let is_reached = |name: &str| {
             paths.iter().any(|path| {
@@ -271,7 +271,7 @@ fn scalar<'a>(raw: &'a str, path: &str) -> Result<Option<Cow<'a, str>>, BadLine>
 }
 
 /// Returns the value at a path; `None` if there is none. A member whose name is the whole path
-/// takes precedence over a member whose name is its beginning.
+/// takes precedence over a member whose name is the beginning of the path.
 fn find<'a>(members: &Members<'a>, path: &str) -> Option<&'a str> {
     let of_name = |name: &str| {
         members

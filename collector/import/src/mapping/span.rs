@@ -52,8 +52,8 @@ type MakeTemplate<'a> = dyn Fn(&str, Option<Spanned<String>>, &str) -> Result<Te
 
 impl SpanParts {
     /// Validates the section that begins at byte `at`. `template` makes a template from the value
-    /// of a key. Fails if a key is missing or invalid, or if `start`, `end` and `duration` are all
-    /// given.
+    /// of a key. Fails if a required key is missing, if a key is invalid, or if `start`, `end` and
+    /// `duration` are all given.
     pub(super) fn new(
         table: SpanTable,
         at: usize,

@@ -447,7 +447,7 @@ fn general(line: &[u8]) -> Option<(String, String, i64, String, String, Option<S
 }
 
 /// Checks that the plain parser returns the result of the general one, or nothing. Returns true if
-/// it returned a result.
+/// the plain parser returned a result.
 fn check_plain(line: &[u8]) -> bool {
     let mut json = "left over".to_owned();
     let text = ToString::to_string;

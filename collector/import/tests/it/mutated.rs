@@ -1,5 +1,5 @@
-//! Imports damaged files of every format except kernel events. No import panics or hangs, every
-//! omitted record is reported, and all other records are in the store.
+//! Imports damaged files of every format except kernel events. No import panics or hangs. Each
+//! import reports as many defects, and stores as many spans and events, as its summary counts.
 //! `STROBOSCOPE_MUTATIONS=100000 cargo test --release -p stroboscope-import --test it -- mutated::`
 //! tries more mutations.
 

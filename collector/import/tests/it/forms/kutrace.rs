@@ -2,7 +2,7 @@
 
 use super::{made, spans};
 
-/// Thread 7 takes a lock, and is switched out inside its futex while it holds it; thread 8 waits
+/// Thread 7 takes a lock and, while holding it, is switched out inside a futex call. Thread 8 waits
 /// for the lock.
 const KUTRACE: &str = r#"{"Comment":"V2","axisLabelX":"Time (sec)","title":"demo","tracebase":"2026-01-02_03:00:00","version":3,"events":[
 [ 1.00000000, 0.00001000, 0, 7, 0, 65543, 0, 0, 0, "server.7"],
