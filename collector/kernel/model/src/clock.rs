@@ -25,8 +25,8 @@ pub struct ClockLog {
     samples: Vec<ClockSample>,
 }
 
-/// Maximum number of samples: more than an hour at ten a second. When it is reached, every second
-/// sample is dropped.
+/// Maximum number of samples: more than an hour at ten a second, as without bursts, or some minutes
+/// in bursts. When it is reached, every second sample is dropped.
 const SAMPLES_MAX: usize = 1 << 16;
 
 impl ClockLog {

@@ -97,7 +97,7 @@ impl ImportedEvents {
         Ok(imported)
     }
 
-    /// Counts a problem of the last line, and keeps one of the first.
+    /// Counts a problem of the last line read. Keeps only the first [`PROBLEMS_MAX`] problems.
     fn problem(&mut self, what: &str) {
         self.problem_count += 1;
         if self.problems.len() < PROBLEMS_MAX {

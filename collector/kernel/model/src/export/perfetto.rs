@@ -1,7 +1,7 @@
-//! Writes Perfetto's protobuf trace. It has a group of tracks for each request. For locks with
-//! markers, it has an arrow from each request that releases a lock to the request that waits for
-//! it. It also has system calls, switches and wake-ups as ftrace bundles, from which Perfetto draws
-//! threads, processors and system calls.
+//! Writes Perfetto's protobuf trace. The trace has a group of tracks for each request. For locks
+//! with markers, it has an arrow from each request that releases a lock to the request that waited
+//! for the lock. It also has system calls, switches and wake-ups as ftrace bundles, from which
+//! Perfetto draws threads, processors and system calls.
 
 mod messages;
 

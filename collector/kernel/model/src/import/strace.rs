@@ -157,8 +157,9 @@ fn arguments(text: &str) -> [u64; 6] {
     args
 }
 
-/// Returns the number of an operation such as `FUTEX_WAIT_BITSET_PRIVATE|FUTEX_CLOCK_REALTIME`,
-/// with the flag `FUTEX_PRIVATE_FLAG` (128), but without others; 0 for other words.
+/// Returns the number of an operation such as `FUTEX_WAIT_BITSET_PRIVATE|FUTEX_CLOCK_REALTIME`.
+/// Adds `FUTEX_PRIVATE_FLAG` (128) for `_PRIVATE`, but no other flag. An operation that this
+/// function does not list counts as `FUTEX_WAIT` (0). Any other word is 0.
 fn futex_operation(word: &str) -> u64 {
     let word = word.split('|').next().unwrap_or_default();
     let (word, private) = word
