@@ -114,7 +114,7 @@ fn main() {
             }
             before = after;
         }
-        // Measures without recording: after a pause, immediately after a recorder has stopped, and
+        // Measures without recording: immediately after a recorder has stopped, after a pause, and
         // after another pause.
         let rest = || std::thread::sleep(Duration::from_millis(50));
         let mut untraced = before;
@@ -284,7 +284,7 @@ impl Loops {
 
     /// Returns the time of a call in loops within a burst, between bursts, and in the last
     /// milliseconds before one, when the programs read the clock. Each time is the mean of the
-    /// medians per millisecond of the period, so that all parts of a pause have equal weight.
+    /// medians per millisecond before the opening, so that all parts of a pause have equal weight.
     fn by_phase(&self, config: BurstConfig) -> Vec<(&'static str, f64)> {
         let mut by_ms: BTreeMap<(bool, u64), Vec<f64>> = BTreeMap::new();
         for one in &self.0 {

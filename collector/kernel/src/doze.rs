@@ -119,7 +119,7 @@ impl Gate {
     }
 }
 
-/// Removes the times spent dozing from the windows.
+/// Removes, from each window in which the programs dozed, the part before they were awake again.
 fn cut(mut windows: Vec<Window>, late: &[(u64, u64)]) -> Vec<Window> {
     for &(from_ns, awake_ns) in late {
         let first = windows.partition_point(|window| window.close_ns <= from_ns);

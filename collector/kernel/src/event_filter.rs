@@ -1,6 +1,6 @@
 //! Applies the gate in user space, for a source that records all the time. It keeps the events
-//! within windows. Like the eBPF programs, it introduces each thread at its first event of a
-//! window, but regards windows without an event in between as one.
+//! within windows and the reports of losses. Like the eBPF programs, it introduces each thread at
+//! its first event of a window, but regards windows without an event in between as one.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -63,8 +63,8 @@ impl EventFilter {
         process_of: impl Fn(u32) -> u32,
         events: &mut Vec<Event>,
     ) {
-        // A gap hides markers, so every thread is introduced again after it, as far as its state is
-        // known.
+        // A gap hides markers, so every thread is introduced again after it. The request of a
+        // thread is unknown until its next marker.
         if is_open && !self.was_open || matches!(event.body, Body::Lost { .. }) {
             self.window += 1;
         }

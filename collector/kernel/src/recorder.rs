@@ -83,8 +83,8 @@ impl Recorder {
         })
     }
 
-    /// Moves recorded events to `events`. Returns their number plus the number of dropped events,
-    /// which fell into a change of the config.
+    /// Moves recorded events to `events`, but drops those during a change of the config, or before
+    /// the oldest config kept. Returns the number of moved and dropped events.
     pub fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let now_ns = clock::now_ns();
         if matches!(self.processes, Processes::Cgroup(_)) && now_ns - self.looked_ns > LOOK_AGAIN_NS
@@ -158,8 +158,8 @@ impl Recorder {
     }
 
     /// Returns the counts of events since the start for which the kernel skipped a program, because
-    /// it was still running on the event's processor. The times of these losses are unknown. The
-    /// counts are always 0 with tracefs, and before Linux 5.12.
+    /// that program was still running on the event's processor. The times of these losses are
+    /// unknown. The counts are always 0 with tracefs, and before Linux 5.12.
     #[must_use]
     pub fn skipped(&self) -> LossCounts {
         self.source.skipped()

@@ -9,9 +9,9 @@ pub(super) mod control {
     pub(in crate::ebpf) const CONFIG: usize = 1;
     pub(in crate::ebpf) const WALL_OFFSET_NS: usize = 2;
     pub(in crate::ebpf) const HELLO: usize = 3;
-    /// Low half: number of trailing zero bits of the burst-config. High half: epoch. The programs
-    /// increment it when a gap closes, and the recorder increments it to have all threads
-    /// introduced again.
+    /// Low half: number of trailing zero bits of the burst-config, modulo 64. High half: epoch. The
+    /// programs increment the epoch when a gap closes, and the recorder increments it to have all
+    /// threads introduced again.
     pub(in crate::ebpf) const SHIFT_EPOCH: usize = 4;
     /// Low half: number that changes with each addition to `chosen`. High half: number of threads
     /// started and programs executed, which the programs count.

@@ -14,7 +14,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the file whose lock announces the recorders of this process. No other process uses it,
+/// Returns the file whose lock announces the recorders of this process. No other process locks it,
 /// so services of these tests do not react to other recorders of the machine.
 pub(crate) fn announced_by() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("recorder-{}", std::process::id()))

@@ -1,6 +1,6 @@
-//! A program of several threads that work for requests. It logs the request of each of its system
-//! calls, and the waits for a lock and its releases. It runs as a process of its own: this test
-//! binary, started again.
+//! A program of several threads that work for requests. It logs the system calls that it makes by
+//! `call`, each with its request, and the waits for a lock and the releases of the lock. It runs as
+//! a process of its own: this test binary, started again.
 
 #![allow(unsafe_code)]
 
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
     /// Minimum duration of a request.
     pub(crate) request_us: u64,
     pub(crate) run_ms: u64,
-    /// True if the paper's pair of calls marks requests, instead of one marker.
+    /// True if a pair of calls (Ardelean et al.) marks each edge of a request, instead of one call.
     pub(crate) pairs: bool,
 }
 
