@@ -25,7 +25,7 @@ pub enum BadSpan {
     /// The span, an event or the log record has too many attributes.
     #[error("attrs has {count} members, the limit is {limit}")]
     TooManyAttributes { count: usize, limit: usize },
-    /// A time does not fit into 63 bits of ns.
+    /// A time or a duration does not fit into 63 bits of ns.
     #[error("{field} is {value} {unit}: times must be below 2^63 ns since the Unix epoch")]
     TimeOutOfRange {
         field: &'static str,

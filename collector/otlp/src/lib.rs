@@ -281,7 +281,7 @@ fn put(
     attributes.insert(key, value);
 }
 
-/// Inserts attributes, except those whose key may collide with a synthesized one, which it returns.
+/// Inserts the attributes whose keys cannot collide with synthesized ones, and returns the others.
 fn insert_others<'a>(
     attributes: &mut Attributes,
     pairs: &'a [KeyValue],

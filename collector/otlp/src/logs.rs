@@ -8,7 +8,7 @@
 //! | of OTLP | here |
 //! |---|---|
 //! | event name, or the attribute `event.name`, as it was until 2025 | name |
-//! | without one: the text up to its first value, else the severity's text, else `log` | name |
+//! | without one: the body up to its first value, else the severity's text, else `log` | name |
 //! | time, else the observed time | time |
 //! | service, and the attribute `thread.name` or `thread.id`; `log` without either | task |
 //! | body, severity, observed time | attributes `log.body`, `log.severity_text`, `log.severity_number`, `log.observed_time_unix_nano` |

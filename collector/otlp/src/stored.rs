@@ -3,10 +3,10 @@
 //!
 //! Elements whose order has no meaning in OTLP (resources, the scopes of a resource, attributes)
 //! are in the store's order. An empty field (a scope, a status, a value) may become a missing one,
-//! or the reverse. The store keeps only the last of duplicate attributes, and no unknown fields.
-//! Trace ids of 64 bits become ids of 128 bits. A span without a name that was named by its
-//! statement keeps that name. If the current status is unset, a deprecated status code other than 0
-//! makes it an error; the deprecated code 2 itself is omitted.
+//! or the reverse. The store keeps only the last of duplicate attributes (the first if the key is
+//! `service.name`), and no unknown fields. Trace ids of 64 bits become ids of 128 bits. A span
+//! without a name that was named by its statement keeps that name. If the current status is unset,
+//! a deprecated status code other than 0 makes it an error; the deprecated code 2 is omitted.
 
 use std::collections::BTreeMap;
 
