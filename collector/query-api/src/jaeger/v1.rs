@@ -53,7 +53,7 @@ fn of_traces(answer: Result<ResponseBuffer, Refusal>) -> Response {
 }
 
 /// Writes the traces. Ends, with a warning, before a trace whose text does not fit into memory.
-/// Fails if this is already the first trace.
+/// Fails if the text of the first trace does not fit.
 fn written(mut found: Vec<StoredTrace>, share: QueryShare) -> Result<ResponseBuffer, Refusal> {
     let mut written = ResponseBuffer::new(share);
     loop {
