@@ -75,8 +75,8 @@ impl Traces {
     }
 
     /// Returns the trace with an id, or only its first `spans_max` spans. Returns `None` if there
-    /// is no such trace, or if it has no spans. Finds the rows by the files' indexes. Times are as
-    /// recorded.
+    /// is no such trace, if it has no spans, or if `spans_max` is 0. Finds the rows by the files'
+    /// indexes. Times are as recorded.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, if temporary files cannot be written, or if
@@ -94,8 +94,8 @@ impl Traces {
         read(&files, id, spans_max, share).map_err(ReadError::TooLarge)
     }
 
-    /// Returns the trace of an id, like [`by_id`](Self::by_id), with clocks corrected if they are
-    /// proven to differ.
+    /// Returns the trace of an id, like [`by_id`](Self::by_id), with clocks corrected if a finished
+    /// comparison has proven that they differ.
     ///
     /// # Errors
     /// Returns the errors of [`by_id`](Self::by_id).
@@ -157,7 +157,7 @@ impl Traces {
         Ok(found)
     }
 
-    /// Returns the ids of the traces that [`find`](Self::find) returns, in its order, and the range
+    /// Returns the ids of the traces that [`find`](Self::find) reads, in its order, and the range
     /// of times from which to read their rows. Reads an earlier slice of time only if the later
     /// ones have too few traces.
     fn latest(&self, search: &Search<'_>) -> Result<(Vec<u128>, RangeInclusive<i64>), StoreError> {
@@ -407,7 +407,7 @@ mod tests {
                     let expected: Vec<u128> =
                         expected.take(traces_max).map(|(_, id)| *id).collect();
                     assert_eq!(found, expected, "{begins_ns:?} {traces_max} {longest_ns}");
-                    // One trace is found in the last hour alone.
+                    // A search for one trace checks at most the traces of one hour.
                     if traces_max == 1 {
                         assert!(asked.into_inner() <= PER_HOUR as usize);
                     }

@@ -1,4 +1,5 @@
-//! Returns one trace, in protobuf or JSON. Clocks are corrected if they are proven to differ.
+//! Returns one trace, in protobuf or JSON. Clocks are corrected if a finished comparison has proven
+//! that they differ.
 
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};

@@ -53,7 +53,7 @@ fn found(traces: &Traces, given: &Parameters, share: &mut QueryShare) -> Result<
     let traces_max = given.number(&["limit"])?.filter(|limit| *limit > 0);
     let spans_max = given.number(&["spss"])?.filter(|limit| *limit > 0);
     let spans_max = spans_max.unwrap_or(SPANS).min(SPANS_MAX) as usize;
-    // Matching spans of the traces that are candidates so far.
+    // Matching spans of each trace that has matched so far.
     let witnesses: Mutex<HashMap<u128, Vec<u64>>> = Mutex::default();
     // Few queries need the losses.
     let losses = LazyLock::new(|| {

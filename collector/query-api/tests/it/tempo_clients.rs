@@ -11,7 +11,7 @@ use stroboscope_search::parse_traceql;
 use crate::jaeger::shops;
 
 /// Returns a command that runs a script by Node with the modules in the directory
-/// `STROBOSCOPE_TEST_NODE_MODULES`; `None` if this package is not there.
+/// `STROBOSCOPE_TEST_NODE_MODULES`; `None` if Node or `package` is missing.
 fn node(script: &str, package: &str) -> Option<Command> {
     let directory = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
     let has_it = Command::new("node")

@@ -148,8 +148,8 @@ fn a_corrected_clock_says_by_how_much_and_how_sure_that_is() {
         "{spans:?} are not one in the other"
     );
     assert!(spans[0].1 == start_us || moved == [0, 1], "{spans:?}");
-    // OTLP has the warnings in the attribute that Jaeger reads, except if the client requests raw
-    // traces.
+    // OTLP has the warning of a corrected clock in the attribute that Jaeger reads, unless the
+    // client requests raw traces.
     let is_corrected = |path: &str| {
         let said = served.ask(path).text();
         let warns = said.contains("@jaeger@warnings");
