@@ -115,7 +115,8 @@ mod tests {
                 (found_ns / 700_000.0 - 1.0).abs() < 1e-3,
                 "{bits} {found_ns}"
             );
-            // The sum `open_ns` counts the bursts of the first and the last request in full.
+            // The sum `open_ns` counts the burst of the last request in full, and that of the first
+            // request from its millisecond.
             let differ_ns = open_ns.abs_diff(of.open_ns(config).cast_signed());
             assert!(differ_ns < 8_000_000, "{bits} {differ_ns}");
         }

@@ -64,7 +64,7 @@ pub fn by_time(paths: &PathAggregate, labels: &Labels) -> Vec<OperationTime> {
 
 /// Returns the bottleneck of each main root operation if they differ: at most three, each with at
 /// least 5 % of the total latency. Otherwise returns the bottleneck of all requests, or an empty
-/// list if no request took time.
+/// list if no request that took time has a segment.
 #[must_use]
 pub fn bottlenecks(paths: &Paths, labels: &Labels) -> Vec<Bottleneck> {
     let of = |root: Option<&str>, paths: &PathAggregate| {

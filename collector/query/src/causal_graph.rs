@@ -1,5 +1,4 @@
-//! Graph of the happens-before relations for display, with only the edges that do not follow from
-//! others.
+//! Graph of the happens-before relations for display, without most edges that follow from others.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +13,7 @@ use stroboscope_analysis::model::{Relation, Relations};
 /// together, happens-before need not be transitive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CausalGraph {
-    /// Happens-before edges to draw, without edges that follow from other edges.
+    /// Happens-before edges to draw.
     pub edges: Vec<(SegmentId, SegmentId)>,
     /// Pairs of segments that exclude each other.
     pub exclusions: Vec<(SegmentId, SegmentId)>,

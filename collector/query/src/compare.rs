@@ -93,7 +93,7 @@ pub fn flows(
 ///
 /// # Errors
 /// Fails if a store cannot be read, if there is too little memory, if no trace of a period is
-/// selected and complete, or if no request of a period has the requested attribute value.
+/// selected and complete, or if none of these traces has the requested attribute value.
 pub fn compare(
     periods: [&PeriodOf; 2],
     infer: &InferSettings,

@@ -119,8 +119,9 @@ pub struct ExperimentReport {
 /// Compares test and control. Reads the selected requests once.
 ///
 /// # Errors
-/// Fails if the store cannot be read, if there is too little memory, if a given attribute occurs in
-/// no request, if a side has no request, or if samplers recorded too many bursts.
+/// Fails if the store cannot be read, if there is too little memory, if no request has the
+/// attribute `by`, if a side has no request, if no request of the sides has the attribute `unit`,
+/// or if samplers recorded too many bursts.
 pub fn experiment(
     source: &Source,
     selection: Selection,

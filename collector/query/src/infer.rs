@@ -31,8 +31,8 @@ use stroboscope_store::tables::{AttributeKeys, IdRange};
 /// element; a log line inside a span has none.
 ///
 /// The inference also compares the hosts' clocks (The Mystery Machine, §3). It corrects timestamps
-/// by an estimate from the first traces. If the complete evidence contradicts this estimate, the
-/// store is read a second time.
+/// by an estimate from the first traces. If the alignment from all traces differs too much from
+/// this estimate, the store is read a second time.
 ///
 /// # Errors
 /// Fails if the store cannot be read, if there are traces but none is complete, or none has the

@@ -39,8 +39,8 @@ impl<'a> KeptInference<'a> {
         })
     }
 
-    /// Returns the key of an entry that lacks traces or segments for lack of memory. A query with
-    /// more memory does not use this entry.
+    /// Returns the key of an entry that lacks large traces or segments. A query with more memory
+    /// does not use this entry.
     fn asked_in_part(&self) -> String {
         format!("{} without traces beyond {}", self.asked, self.trace_max)
     }

@@ -10,7 +10,8 @@ use stroboscope_store::tables::{
     Damage, KernelChunk, KernelFile, Store, StoreError, list_kernel, read_kernel,
 };
 
-/// Part of one kernel recording: the windows that touch a range of time, with their events.
+/// Part of one kernel recording: the windows that touch a range of time, with their events. A part
+/// for a request has only the events of its threads and the activity on its behalf.
 #[derive(Clone, Debug, Default)]
 pub struct KernelPart {
     /// Id of the recording.
@@ -178,8 +179,8 @@ pub(super) fn between(
 }
 
 /// Chunk of a recording, with the system calls and intervals that ended in it. If a window
-/// continues into the next chunk, those that ended with the last event are in that one; otherwise,
-/// those without an end are included.
+/// continues into the next chunk, calls and intervals that ended with the last event are in the
+/// next view; otherwise, calls and intervals without an end are included.
 pub(super) struct ChunkView {
     /// Events of the chunk and of the preceding chunk, if a window spans both, and their
     /// interpretation.

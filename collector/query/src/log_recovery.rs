@@ -28,9 +28,10 @@ fn has_records(segment: &Path) -> bool {
 }
 
 /// Writes the content of the log to the tables of the store, if the directory can be locked.
-/// Failures are only logged, because a query without the log is better than none. If the directory
-/// cannot be locked, mostly because a collector is running, returns the size of the log in bytes,
-/// without headers and without small segments that have no records. Returns 0 otherwise.
+/// A failure of this conversion is only reported by `tracing`, because a query without the log is
+/// better than none. If the directory cannot be locked, mostly because a collector is running,
+/// returns the size of the log in bytes, without headers and without small segments that have no
+/// records. Returns 0 otherwise.
 pub(super) fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
     let segments = list_segments(&data.wal()).unwrap_or_default();
     if segments.is_empty() {

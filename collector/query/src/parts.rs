@@ -113,11 +113,10 @@ impl Source {
     /// Reads like [`Source::fold`], also for workers that other workers wait for, for example at a
     /// channel. `pass_over` gets each request that would be selected if it were complete.
     /// `after` runs once for each visited request, after the memory of a large trace is released,
-    /// until memory runs out.
-    /// It returns the number of bytes that the worker holds, or an error if memory ran out.
-    /// `finish` runs on the worker's own thread as soon as its part is read, while other parts
-    /// continue. It consumes the worker, so that the others stop waiting for it. A worker that
-    /// panics is dropped at once.
+    /// until memory runs out. It returns the number of bytes that the worker holds, or an error if
+    /// memory ran out. `finish` runs on the worker's own thread as soon as its part is read, while
+    /// other parts continue. It consumes the worker, so that the others stop waiting for it. A
+    /// worker that panics is dropped at once.
     ///
     /// # Errors
     /// Fails under the same conditions as [`Source::fold`].

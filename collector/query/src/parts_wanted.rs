@@ -3,12 +3,13 @@
 /// Number of parts that a store is cut into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartsWanted {
-    /// One part for each core; fewer for a small store, or if the memory or the number of open
-    /// files allows only fewer.
+    /// One part for each core; fewer for a small store, if single traces have a large share of the
+    /// rows, or if the memory or the number of open files allows only fewer.
     #[default]
     Cores,
-    /// This number of parts, at least one; fewer only if the store has fewer rows or traces, or if
-    /// the memory or the number of open files allows only fewer.
+    /// This number of parts, at least one; fewer only if the store has fewer rows or traces, if
+    /// single traces have a large share of the rows, or if the memory or the number of open files
+    /// allows only fewer.
     Exactly(usize),
 }
 

@@ -86,7 +86,8 @@ pub enum QueryError {
         filter: String,
         /// Suggestion in the form ` (is it NAME?)`; empty if no name is similar.
         nearest: String,
-        /// Root operations of other requests, at most 20, in the form `there are: NAME, NAME`.
+        /// Root operations of other requests, at most 20, in the form `there are: NAME, NAME`; with
+        /// a filter, after `without --where, `.
         known: String,
     },
     /// No category has the requested name.

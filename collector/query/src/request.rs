@@ -57,7 +57,8 @@ pub struct Request {
     pub kernel: Vec<KernelPart>,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// Number of the request's spans in the store; `recorded` may have only the first of them.
+    /// Number of the request's spans in the store, without copies; `recorded` may have only some of
+    /// them.
     pub spans_in_store: u64,
     /// Memory of the request, held as long as it exists.
     pub share: QueryShare,

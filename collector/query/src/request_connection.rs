@@ -12,7 +12,8 @@ pub struct RequestConnection {
     /// Trace from which the request was divided, such as that of its connection; `None` if it is a
     /// trace of its own.
     pub inside: Option<TraceId>,
-    /// Number of requests that are divided from this trace, such as those inside its connections.
+    /// Number of requests that are divided from this trace, such as those inside its connections,
+    /// as far as its spans were read.
     pub requests: u64,
     /// First 50 of these requests, in order of time.
     pub first: Vec<ConnectionRequest>,

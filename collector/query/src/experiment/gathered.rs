@@ -24,8 +24,8 @@ pub(super) struct SeenRequest {
     pub(super) observed: ExperimentRequest,
 }
 
-/// Requests of both sides in one or several parts of the store, with counts of the requests that
-/// were left out.
+/// Requests of both sides in one or several parts of the store. Omits requests with neither a root
+/// span nor events of an event log, without counting them.
 #[derive(Debug, Default)]
 pub(super) struct PartRequests {
     pub(super) seen: Vec<SeenRequest>,
@@ -136,7 +136,8 @@ impl PartRequests {
         self.is_unit_said |= other.is_unit_said;
     }
 
-    /// Returns an error if a requested attribute does not occur, or if a side has no requests.
+    /// Returns an error if no request has the attribute `by`, if a side has no requests, or if no
+    /// request of the sides has the attribute `unit`.
     pub(super) fn check(
         &self,
         source: &Source,

@@ -35,8 +35,7 @@ pub struct OriginShift {
 }
 
 /// Compares the outcomes of two periods, for at most eight root operations: those with the most
-/// failed requests. Returns changed root operations first, and an empty list if there are no
-/// failures.
+/// failed requests. Returns changed root operations first, and an empty list if no request failed.
 pub(in super::super) fn failure_shifts([before, after]: &[OutcomePass; 2]) -> Vec<FailureShift> {
     let names: BTreeSet<&String> = before.roots.keys().chain(after.roots.keys()).collect();
     let none = RootFailures::default();

@@ -18,8 +18,8 @@ pub struct StoredLogs {
     pub logs: Vec<StoredProvenance>,
     /// Files that could not be read whole.
     pub damage: Vec<Damage>,
-    /// Bytes in the log if the directory cannot be locked, mostly because a collector is running;
-    /// otherwise 0.
+    /// Bytes in the write-ahead log if the directory cannot be locked, mostly because a collector
+    /// is running; otherwise 0.
     pub unflushed_bytes: u64,
     /// Memory of the logs.
     _share: QueryShare,
