@@ -41,8 +41,9 @@ impl SpanNode<'_> {
 }
 
 /// Returns the spans of a request. Siblings are in order of their starts. A span whose parent is
-/// missing is a root, and so is the earliest span in or below a cycle of parents. Without cycles,
-/// each span comes before its children. Of several spans with the same id, only one is returned.
+/// missing is a root; in or below a cycle of parents, so is each span that no earlier root leads
+/// to. Without cycles, each span comes before its children. Of several spans with the same id, only
+/// one is returned.
 #[must_use]
 pub fn tree(records: &TraceRecords) -> Vec<SpanNode<'_>> {
     let known: HashSet<u64> = records.spans.iter().map(|span| span.span_id).collect();

@@ -19,7 +19,7 @@ use super::time_columns::{Limit, OfColumn, TimeColumns};
 /// Maximum number of root operations with a series. Those with callers are chosen before others,
 /// and those with more total latency before those with less.
 const ROOTS_MAX: usize = 8;
-/// Maximum number of columns of all series, including empty ones.
+/// Maximum number of columns, which all series share, including empty ones.
 const COLUMNS_MAX: i64 = 40;
 
 /// Requests of one root operation over time. All root operations share the same columns.

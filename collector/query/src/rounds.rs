@@ -5,8 +5,8 @@
 //! Rounds include every part that is still being read, so that the same parts of a store always
 //! produce the same series. A part that is ahead of the others therefore waits for them. This
 //! cannot deadlock: the merging side waits only for a part whose channel is empty, and such a part
-//! does not wait to send. When a part is read in full or panics, its channel is closed, because the
-//! part's worker owns it (see `Source::fold_to`).
+//! does not wait to send. When the reading of a part ends or panics, its channel is closed, because
+//! the part's worker owns it (see `Source::fold_to`).
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -15,7 +15,7 @@ use stroboscope_analysis::model::Model;
 
 use super::infer_settings::InferSettings;
 
-/// Sending side of one part of the store, dropped when the part is read.
+/// Sending side of one part of the store, dropped when the reading of the part ends.
 pub(super) struct Rounds {
     pace: LineLimit,
     /// Index of this part, and number of parts.
@@ -55,8 +55,8 @@ pub(super) struct Merger {
 }
 
 impl Merger {
-    /// Merges round after round until all parts are read. Returns the merge of the models that
-    /// the parts sent, and the series.
+    /// Merges round after round until the readings of all parts have ended. Returns the merge of
+    /// the models that the parts sent, and the series.
     pub(super) fn run(mut self) -> (Model, Option<Convergence>) {
         let mut model = Model::with_max_labels(self.max_segments);
         while !self.parts.is_empty() {

@@ -306,8 +306,8 @@ mod tests {
         notes
     }
 
-    /// A window of the root's service recorded four requests. One of them was sampled by ratio, and
-    /// only this one has a span of a service without windows.
+    /// Windows recorded three requests of one span. A fourth request was sampled by ratio; each of
+    /// its spans is in a window or outside of windows.
     #[test]
     fn requests_that_may_count_twice_are_said() {
         let span = |span_id, flags| SpanRecord {

@@ -304,7 +304,8 @@ pub fn model_to_json(model: &Model) -> String {
 /// Restores a model from the text that [`model_to_json`] returned.
 ///
 /// # Errors
-/// Fails with a description if the text is no model.
+/// Fails with a description if the text is no model, or if the parts of the model contradict each
+/// other.
 pub fn model_from_json(json: &[u8]) -> Result<Model, String> {
     let saved: SavedModel = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     Model::from_parts(&saved.into()).map_err(|error| error.to_string())

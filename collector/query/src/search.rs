@@ -85,7 +85,8 @@ pub struct SearchReport {
     pub unknown: u64,
     /// Certain matches in order of time, then possible matches in order of time.
     pub matches: Vec<SearchMatch>,
-    /// Attributes that the formula reads and that no searched request has.
+    /// Attributes that the formula reads and that no searched request has; may lack some if
+    /// requests were not read.
     pub absent: Vec<String>,
     /// Requests that were read and skipped, or the reason why all were read.
     pub plan: SearchPlan,

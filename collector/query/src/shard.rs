@@ -12,8 +12,8 @@
 //! [`infer_shard`] takes it.
 //!
 //! Critical paths need the model of all requests. [`save_inference`] saves the merged one, and
-//! [`shard_report`] takes it for a second round, whose parts [`merge_report`] merges. A part also
-//! names the inference that it used.
+//! [`shard_report`] takes it for a second round, whose parts [`merge_report`] merges. A part of a
+//! report also names the inference that it used.
 //!
 //! [`infer`]: super::infer()
 

@@ -51,7 +51,7 @@ pub struct Source {
     operations: KnownOperations,
     /// Operations declared to be requests, in the data directory or by the query.
     requests: Vec<String>,
-    /// Learned connections, and the operations declared to be requests.
+    /// Learned connections, unless `none` is declared, and the operations declared to be requests.
     connections: Connections,
     batch_damage: Vec<Damage>,
     parts: PartsWanted,
@@ -183,7 +183,7 @@ impl Source {
     }
 
     /// Replaces the [operations declared to be requests](Connections::with_requests). If
-    /// `operations` is empty, those that the data directory declares remain.
+    /// `operations` is empty, the present ones remain.
     #[must_use]
     pub fn with_requests(self, operations: &[String]) -> Self {
         if operations.is_empty() {
@@ -233,7 +233,7 @@ impl Source {
         self.root.as_deref()
     }
 
-    /// Returns the learned connections, and the operations declared to be requests.
+    /// Returns the learned connections, unless `none` is declared, and the declared operations.
     pub(super) fn connections(&self) -> &Connections {
         &self.connections
     }

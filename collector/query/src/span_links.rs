@@ -87,11 +87,13 @@ pub struct Follows {
     pub before: u64,
     /// Number of links found whose order is unknown.
     pub unknown: u64,
-    /// Number of links, or of traces that may link, beyond the maximum of 10,000; none is read.
+    /// Number of unread links, or of unread traces that may link: those beyond the maximum of
+    /// 10,000.
     pub unread: u64,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// End and id of the last producer that ended before a linking span began, by the span's id.
+    /// End and id of the last producer that certainly ended before or when a linking span began, by
+    /// the span's id.
     pub(super) latest: HashMap<u64, (i64, StoredSpanId)>,
 }
 
@@ -151,7 +153,8 @@ impl Follow {
 }
 
 impl Follows {
-    /// Returns the number of a request's links whose producer was not found; 0 for links to it.
+    /// Returns the number of a request's links that were read and whose producer was not found; 0
+    /// for links to it.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.links.saturating_sub(self.found + self.unread)

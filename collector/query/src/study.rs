@@ -337,7 +337,7 @@ impl Study {
     /// Returns the model. Infers it from all selected traces if it is neither known nor cached.
     ///
     /// # Errors
-    /// Fails if the store cannot be read, memory is short, or no trace is selected.
+    /// Fails if the store cannot be read, memory is short, or no trace is selected and complete.
     pub fn inference(&self) -> Result<&Inference, QueryError> {
         self.inferred_with(&()).map(|(inference, _)| inference)
     }
@@ -365,8 +365,8 @@ impl Study {
     /// Answers a question. Infers the model if it is neither known nor cached.
     ///
     /// # Errors
-    /// Fails if the store cannot be read, if no trace is selected, if memory is short, or if there
-    /// is no answer.
+    /// Fails if the store cannot be read, if no trace is selected and complete, if memory is short,
+    /// or if there is no answer.
     pub fn ask<Q: Question>(&self, question: &Q) -> Result<Q::Answer, QueryError> {
         let (inference, records) = self.inferred_with(question)?;
         let whole = Some(&IdRange::ALL);

@@ -74,16 +74,16 @@ pub struct KernelOverview {
     pub recordings: usize,
     /// Number of windows that opened.
     pub windows: u64,
-    /// Number of events in the chunks of recordings that have windows.
+    /// Number of events in the chunks that have windows.
     pub events: u64,
-    /// Number of events lost, summed over all recordings.
+    /// Number of events lost from the start of each recording to its last chunk with windows.
     pub lost: u64,
     /// Kernel activity by request, in order of the low half of the trace id. The parts of a request
     /// in several windows and on several hosts are added up.
     pub requests: Vec<RequestSummary>,
-    /// Number of stored requests with kernel activity, wholly in one window and without cut spans.
-    /// Windows at most 10 µs apart count as one, even on different hosts. `calls` and `operations`
-    /// cover only these requests, or all requests if there are none.
+    /// Number of stored requests with kernel activity, wholly in one window, and without cut or
+    /// unfinished spans. Windows at most 10 µs apart count as one, even on different hosts. `calls`
+    /// and `operations` cover only these requests, or all requests if there are none.
     pub whole: u64,
     /// System calls per request, with their numbers and durations.
     pub calls: Vec<CallPerRequest>,
@@ -257,7 +257,7 @@ fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, Query
 
 /// Returns the timeline of the kernel's burst that contains `at_ns` (ns since the Unix epoch), or
 /// of the next one: at most a second of it, with the requests in that time. Without a kernel
-/// burst from that instant on, it is the timeline of the [services' burst](of_recorded_burst).
+/// burst from that instant on, returns the timeline of the [services' burst](of_recorded_burst).
 ///
 /// # Errors
 /// Fails if nothing was recorded in bursts from that instant on, on a read error, or if memory is

@@ -8,7 +8,7 @@ use super::query_error::QueryError;
 use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Reads all tradeoffs and explorations of the selected requests, in one pass over the store.
+/// Reads the tradeoffs and explorations of the selected requests, in one pass over the store.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if there is too little memory.

@@ -44,8 +44,8 @@ pub struct WhatIfReport {
 /// Reads the critical paths twice: to learn the dependencies of waits, and to replay the traces.
 ///
 /// # Errors
-/// Fails if `segments` is empty, if the store cannot be read, if no trace is selected, or if there
-/// is too little memory.
+/// Fails if `segments` is empty, if the store cannot be read, if no trace is selected and complete,
+/// or if there is too little memory.
 pub fn what_if(
     study: &Study,
     segments: Vec<SegmentId>,

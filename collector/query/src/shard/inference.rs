@@ -116,7 +116,8 @@ pub(super) fn infer_part(
     Ok((bytes, summary))
 }
 
-/// Result of merged parts: equal to that of one run, except for the convergence.
+/// Result of merged parts: equal to that of one run, except for the convergence and for results
+/// that a limit cuts.
 #[derive(Debug)]
 pub struct MergedInference {
     pub inference: Inference,

@@ -61,7 +61,8 @@ impl KnownPart {
     }
 }
 
-/// Parts of all shards of one snapshot and report, in order of their shards.
+/// Parts of all shards of one snapshot, all of `infer` or all of one report, in order of their
+/// shards.
 #[derive(Debug)]
 pub struct PartSet {
     pub(super) first: KnownPart,
@@ -139,8 +140,8 @@ impl PartSet {
     }
 }
 
-/// Checks that a part was read from the same snapshot as the first one, for the same report, with
-/// the same settings, alignment of the clocks and inference.
+/// Checks that a part has the same subcommand, number of shards, snapshot, settings, categories,
+/// alignment of the clocks and inference as the first one.
 fn check_belongs(known: &KnownPart, part: &KnownPart) -> Result<(), ShardError> {
     let (head, other) = (&known.head, &part.head);
     let (first, path) = (known.path.clone(), part.path.clone());

@@ -25,7 +25,8 @@ pub trait ShardQuestion: Question {
     /// State of the passes over the requests of a shard.
     type State: Serialize + DeserializeOwned;
 
-    /// Returns the preparation of the pass over paths, without a pass over records.
+    /// Returns the preparation of the pass over paths, which does not depend on the pass over
+    /// records.
     fn shard_preparation(&self) -> Self::Preparation;
 
     /// Converts the passes over a shard to their state. `ids` are the trace ids of the shard;
@@ -171,7 +172,7 @@ pub(super) fn report_part<Q: ShardQuestion>(
     Ok((bytes, summary))
 }
 
-/// Answer of merged parts: equal to that of one run.
+/// Answer of merged parts: equal to that of one run, except for results that a limit cuts.
 #[derive(Debug)]
 pub struct MergedReport<A> {
     pub answer: A,

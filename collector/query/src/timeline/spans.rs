@@ -17,7 +17,7 @@ use crate::source::{Selection, Source};
 pub(super) struct Spans {
     operations: HashMap<RequestId, KnownSpan>,
     /// First start and last end of each request in ns as recorded, and true if any of its spans is
-    /// cut.
+    /// cut or unfinished.
     bounds: HashMap<u64, (i64, i64, bool)>,
     /// Trace id of each request, by its low half.
     pub(super) ids: HashMap<u64, u128>,
@@ -54,8 +54,8 @@ impl Spans {
         }
     }
 
-    /// Returns the requests without cut spans that lie in one of the windows from start to end, by
-    /// the low half of their trace ids.
+    /// Returns the requests without cut or unfinished spans that lie in one of the windows from
+    /// start to end, by the low half of their trace ids.
     pub(super) fn whole(&self, windows: &[(i64, i64)]) -> HashSet<u64> {
         let is_whole = |&(start_ns, end_ns, is_cut): &(i64, i64, bool)| {
             let after = windows.partition_point(|window| window.0 <= start_ns);

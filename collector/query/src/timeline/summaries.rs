@@ -18,8 +18,8 @@ impl HostSummaries {
         }
     }
 
-    /// Returns one summary per request, in order of trace id. Threads of different hosts are
-    /// different threads.
+    /// Returns one summary per request, in order of the low half of the trace id. Threads of
+    /// different hosts are different threads.
     pub(super) fn into_requests(self) -> Vec<RequestSummary> {
         let mut requests: Vec<RequestSummary> = Vec::new();
         for ((trace, _), summary) in self.0 {

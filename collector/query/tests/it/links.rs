@@ -12,7 +12,7 @@ use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 
 const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
 
-/// Trace that writes the ids in its links in upper case.
+/// Trace that writes the trace ids in its links in upper case.
 const UPPER_CASE: u128 = 12;
 
 /// Span with its links. Times are in ns after [`EPOCH_NS`].

@@ -304,9 +304,9 @@ fn train_tickets_trace_keeps_both_sides_of_each_call() {
 
 /// Jaeger's UI follows a request's spans backwards from the end of the *root*, and cuts spans
 /// there. Our path ends there, too, but starts with the first event. Unrecorded time is a wait. A
-/// child that outlives its parent, and is not a call, did not delay the parent. So each case has
-/// our path as (span, from, to) in µs; the time in µs that both give to the same span; the length
-/// of their path; and the reason for the difference.
+/// child that outlives its parent, and is not a call, did not delay the parent. Each case has our
+/// path as (span, from, to) in µs, the time in µs that both give to the same span, and the length
+/// of their path in µs. Comments state the reasons for differences.
 #[test]
 fn critical_paths_of_jaegers_ui() {
     type Case = (&'static str, &'static [(&'static str, i64, i64)], i64, i64);
@@ -346,7 +346,7 @@ fn critical_paths_of_jaegers_ui() {
             20,
             30,
         ),
-        // B goes on after A, and says nothing of being a call: A ended without waiting for it.
+        // B outlives A, and is not marked as a call: A ended without waiting for it.
         ("test6", &[("A", 1, 30)], 14, 29),
         ("test7", &[("A", 1, 30)], 14, 29),
         ("test8", &[("A", 10, 30)], 0, 20),

@@ -329,7 +329,7 @@ fn parts_of_other_reports_stores_settings_and_models_are_refused() {
         error.to_string().contains("those of `infer` are needed"),
         "{error}"
     );
-    // The same question of another subcommand.
+    // A part of another subcommand.
     let path = fixture.directory.path().join("slack.part");
     let shard = Shard {
         number: 3,
