@@ -15,7 +15,8 @@ use url::Url;
 /// Maximum duration of one request. Each request of an upload carries at most one part.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// Maximum retries of a failed request within the client. After them, publishing retries the round.
+/// Maximum retries of a failed request within the client. After them, publishing retries the round,
+/// and a mirror fails.
 const RETRIES: usize = 2;
 const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
 

@@ -53,8 +53,8 @@ pub(crate) struct Manifest {
     pub nonce: String,
     pub files: Vec<PublishedFile>,
     pub unnamed: Vec<UnnamedObject>,
-    /// Operations (`service:name`) whose spans the data directory declares to be requests, or
-    /// `none`. Older manifests lack this field.
+    /// Operations (`service:name`, or `none`) whose spans the data directory declares to be
+    /// requests. Older manifests lack this field.
     #[serde(default)]
     pub requests: Vec<String>,
 }

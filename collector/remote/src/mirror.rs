@@ -284,7 +284,8 @@ mod tests {
 
     use super::*;
 
-    /// Publishes a file for each collector, with its setting of requests; returns the mirror's.
+    /// Publishes a file of one collector for each setting of requests. Returns the setting of the
+    /// mirror.
     async fn mirrored(settings: &[&[&str]]) -> Vec<String> {
         let [there, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let remote = Remote::open(&format!("file://{}", there.path().display())).unwrap();

@@ -106,7 +106,7 @@ impl Publisher {
 enum Round {
     /// Every file that was present is uploaded.
     Complete,
-    /// The round was stopped, files disappeared during it, or it adopted a manifest without them.
+    /// The round was stopped, files disappeared during it, or the manifest at its end is unknown.
     Partial,
 }
 
@@ -399,7 +399,7 @@ impl Rounds {
             return Ok(());
         }
         self.replace(Some(&owned), manifest)?;
-        // A late manifest that was adopted instead does not list the uploaded files.
+        // A late manifest, which the next round adopts, does not list the uploaded files.
         if self.owned.is_some() {
             self.put.retain(|path, _| waiting.contains(path));
         }
