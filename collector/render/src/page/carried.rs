@@ -116,8 +116,9 @@ impl CarriedParameters {
         address
     }
 
-    /// Adds these parameters to each link to a page of the site. A link with an end of a range gets
-    /// no further end, one with a period no further period, and one with a root operation no other.
+    /// Adds these parameters to each link to a page of the site whose address begins with `/`. A
+    /// link with an end of a range gets no further end, one with a period no further period, and
+    /// one with a root operation no other.
     #[must_use]
     pub fn carry(&self, markup: &str) -> String {
         if self.given.is_empty() {

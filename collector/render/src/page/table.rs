@@ -79,7 +79,7 @@ pub(super) enum Reader<'a> {
     OfFile,
 }
 
-/// Writes a table; `number` counts the tables of its page.
+/// Writes a table; `number` counts the tables of its document.
 pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader<'_>, number: usize) {
     let paged = match reader {
         Reader::OfSite(paged) => paged,

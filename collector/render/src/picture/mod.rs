@@ -1,7 +1,7 @@
 //! Pictures, on pages or as files of their own.
 //!
-//! Charts, timelines and graphs are drawn by this module as SVG; graphs are laid out in layers. The
-//! stylesheet defines the colours, which are Okabe and Ito's: most colour-blind people can
+//! This module draws charts, timelines and graphs as SVG, and lays out graphs in layers. The
+//! stylesheet defines the colours, most of them Okabe and Ito's: most colour-blind people can
 //! distinguish them. Lines also differ in their dashes.
 
 mod axis;

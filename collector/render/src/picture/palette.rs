@@ -1,4 +1,4 @@
-//! Maps series to classes of the stylesheet, whose colours are Okabe and Ito's ("Color Universal
+//! Maps series to classes of the stylesheet, whose colours follow Okabe and Ito ("Color Universal
 //! Design").
 
 /// Number of distinguishable series; the classes repeat after that.
