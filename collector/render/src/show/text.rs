@@ -105,7 +105,8 @@ impl TextView {
         }
     }
 
-    /// Returns the columns of a table. Omits those without a head and those without any value.
+    /// Returns the columns of a table. Omits columns without a head, and columns whose cells have
+    /// no text in any shown row, such as flags that are all false.
     fn columns(&self, table: &Table) -> Vec<layout::TextColumn> {
         let mut columns = Vec::new();
         for (at, column) in table.spec.columns.iter().enumerate() {

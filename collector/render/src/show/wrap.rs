@@ -66,8 +66,8 @@ fn words(text: &str) -> Vec<&str> {
     text.split_inclusive(is_end).collect()
 }
 
-/// Wraps a text. Cuts it by the first of `cuts`, and cuts a piece that is longer than a line by the
-/// next.
+/// Wraps a text. If it is longer than a line, cuts it by the first of `cuts`, and cuts a piece that
+/// is longer than a line by the next.
 fn filled(text: &str, width: usize, indent: &str, cuts: &[Splitter]) -> Vec<String> {
     let mut lines = Lines {
         ended: Vec::new(),
