@@ -14,8 +14,9 @@ use stroboscope_render::show::{Row as _, TableSpec};
 ///
 /// Compares each segment's share of the critical path in the slowest requests with that in the
 /// others. The effect is Cohen's d; q is the p-value of Welch's t-test, corrected for the number of
-/// segments by the rule of Benjamini and Hochberg. Segments that differ significantly (q up to
-/// 0.05) come first, and among them those that gain most in slow requests.
+/// segments by the rule of Benjamini and Hochberg. The rank depends first on whether the share is
+/// larger in slow requests, then on whether it differs significantly (q up to 0.05), then on the
+/// size of the gain.
 #[derive(Debug, Args)]
 pub struct AnomaliesVerb {
     #[command(flatten)]
@@ -25,8 +26,8 @@ pub struct AnomaliesVerb {
     /// Share of the requests that count as slow
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share)]
     slowest: f64,
-    /// Maximum number of segments to show, among those that differ significantly and by half a
-    /// percent of the critical path or more; 0 shows all
+    /// Maximum number of segments to show; 0 shows all. Otherwise, text and pages omit segments
+    /// that do not differ significantly, or by less than half a percent of the critical path
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     top: usize,
 }

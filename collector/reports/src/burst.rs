@@ -22,7 +22,7 @@ const WINDOWS_SHOWN: usize = 5;
 /// §3.3.1. Applied to the time from burst to burst, the rule makes sure that no request overlaps
 /// two bursts. Applied to the burst itself, it makes sure that most requests are seen whole: the
 /// edges cut about a fifth of the requests that are a tenth as long as the burst and overlap it.
-/// Explanations show the bounds that a config has; plans obey the stricter one.
+/// Explanations show the bounds that a config has; [`plan()`] obeys the stricter one.
 const TIMES_REQUEST: u32 = 10;
 
 /// Explain a burst-config, or plan one
@@ -70,7 +70,7 @@ struct BurstReport {
     /// Next windows, ms since the Unix epoch; the end is `None` for a window that never closes.
     windows: Vec<(u64, Option<u64>)>,
     now_ms: u64,
-    /// A tenth of the period; `None` for masks without a single period.
+    /// A tenth of the period; `None` without a single period below 2^64 ms.
     request_max: Option<Duration>,
     /// A tenth of the shortest burst; `None` if recording is always on or off.
     request_whole_max: Option<Duration>,
@@ -82,7 +82,7 @@ pub struct BurstPlan {
     /// Burst-config as a mask.
     config: u64,
     config_binary: String,
-    /// Length of a burst in ms; null for masks without a single period.
+    /// Length of a burst in ms; null without a single period below 2^64 ms.
     burst_ms: Option<u64>,
     period_ms: Option<u64>,
     /// Share of time that is recorded.
@@ -93,7 +93,7 @@ pub struct BurstPlan {
     /// Next windows in which the config records; one that is open begins at `now_ms`. Empty if
     /// recording is off.
     windows: Vec<PlannedWindow>,
-    /// Longest requests that suit the period, in ns; null for masks without a single period.
+    /// Longest requests that suit the period, in ns; null without a single period below 2^64 ms.
     request_max_ns: Option<u64>,
     /// Longest requests that are mostly recorded whole, in ns; null if recording is always on or
     /// off.

@@ -112,8 +112,8 @@ pub(crate) struct Timestamps {
     islands: usize,
     hosts: Vec<HostTimestamps>,
     contradictory_pairs: Vec<(String, String)>,
-    /// Number of tasks in event logs whose timestamps contradict the order of lines and were
-    /// believed; a task counts once for each pair of hosts with such a contradiction.
+    /// Number of tasks in event logs that support the timestamps against the order of lines, for
+    /// pairs of hosts whose lines are not believed; a task counts once for each such pair.
     disbelieved_tasks: u64,
 }
 

@@ -20,15 +20,16 @@ const OF_PRINTING: [&str; 5] = ["json", "full_names", "each", "help", "memory_li
 /// Form of a subcommand that servers answer, as a page or as a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerbPage {
-    /// Name on the command line. The page is `/NAME`, unless a richer page replaces it.
+    /// Name of the subcommand; for a nested one, that of its parent. The page is `/NAME`, unless a
+    /// richer page replaces it.
     pub name: &'static str,
-    /// Full name with its parent subcommand, such as `tradeoffs log`.
+    /// Full name of the subcommand, such as `tradeoffs log`.
     pub words: &'static str,
     /// Description in one line.
     pub about: String,
     /// Description in several paragraphs.
     pub more: String,
-    /// Options of the subcommand.
+    /// Options that the form offers.
     pub fields: Vec<Field>,
 }
 
@@ -69,7 +70,7 @@ pub enum FieldKind {
 
 impl VerbPage {
     /// Creates the form of a subcommand. It lacks arguments that name files, those that concern
-    /// printing or this process's memory, and those that the page lacks.
+    /// printing or this process's memory, and those in [`Page::without`].
     #[must_use]
     pub fn of(page: &Page) -> Self {
         let command = (page.command)(Command::new(page.name));

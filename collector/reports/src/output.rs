@@ -33,7 +33,7 @@ pub fn print_as_is(text: &str) -> Result<(), Failure> {
     print_parts(&[text.as_bytes(), b"\n"])
 }
 
-/// Prints raw bytes. A closed reader is not an error.
+/// Prints raw bytes. Returns no error if the reader is gone.
 pub fn print_parts(parts: &[&[u8]]) -> Result<(), Failure> {
     print_some(parts).map(|_| ())
 }

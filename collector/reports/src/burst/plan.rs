@@ -99,8 +99,8 @@ pub struct BurstPlanSays {
     duty_max: f64,
     /// Number of whole requests per hour that the goal asks for; 1 if it names none.
     whole_per_hour_wanted: f64,
-    /// Number of whole requests that the plan is based on; `recorded_ns` is the time in which they
-    /// were recorded.
+    /// Number of requests with a root span that the plan is based on; `recorded_ns` is the time in
+    /// which they were recorded.
     requests: u64,
     recorded_ns: u64,
     /// True if `recorded_ns` is the time of bursts; otherwise it runs from the first request to the
@@ -124,7 +124,7 @@ struct Busiest {
     service: String,
     /// Number of spans and events per second of a burst.
     records_per_second: f64,
-    /// CPU usage in cores; null if unknown, and then one core is assumed.
+    /// CPU usage in cores; null if unknown or 0, and then one core is assumed.
     cpu_cores: Option<f64>,
     /// Assumed cost of a record, in ns.
     record_ns: f64,

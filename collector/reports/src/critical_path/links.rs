@@ -15,7 +15,7 @@ use crate::study::NamedInference;
 /// Links of spans of this request to spans of others, or of spans of others to this request.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Links {
-    /// Number of links.
+    /// Number of links; for links to this request, those found plus `unread`.
     links: u64,
     /// Number of links whose other span is in the store.
     found: u64,
@@ -25,7 +25,7 @@ pub(super) struct Links {
     unknown: u64,
     /// Number of links whose other span is not in the store.
     missing: u64,
-    /// Number of links, or of linking traces, beyond the maximum of 10,000.
+    /// Number of links, or of traces that may link to this request, beyond the maximum of 10,000.
     unread: u64,
     /// First 50 links: those in the order `before` come first, the shortest wait first.
     first: Vec<Link>,
@@ -129,8 +129,8 @@ impl Links {
 pub(super) struct Across {
     /// Time from the start of the path to the answer of the request.
     length_ns: u64,
-    /// True if the path may go on before its first request: it has more than 64 requests, the links
-    /// form a cycle, or a request could not be found.
+    /// True if the path may go on before its first request: it has the maximum of 64 requests, the
+    /// links form a cycle, or a request could not be found.
     is_cut: bool,
     /// Number of links of these requests to spans that are not in the store, or that were not read.
     missing: u64,

@@ -15,7 +15,7 @@ pub(super) struct LogGaps {
     /// Number of merges, ranges and outputs that name more inputs than they depend on; null if the
     /// log is unfinished.
     coarse_merges: Option<u64>,
-    /// Number of bytes that share one input.
+    /// Number of bytes, and of inputs of absorbed logs, that share one input.
     shared_inputs: Option<u64>,
     /// Number of bytes of outputs whose inputs were not recorded.
     dropped_outputs: Option<u64>,

@@ -53,10 +53,10 @@ pub struct ComparisonReport {
     /// At most eight root operations with failed requests in either period: those with the most.
     /// Root operations with a changed share come first.
     failures: Vec<FailureShiftRow>,
-    /// Attributes that distinguish requests of the first cause from others, as in `explain`.
+    /// Attributes that distinguish requests of the cause of rank 1 from others, as in `explain`.
     leaves: Vec<LeafRow>,
-    /// True if `leaves` was not computed, because there are too many requests; `explain` computes
-    /// it.
+    /// True if `causes` is not empty, but `leaves` was not computed, because there are too many
+    /// requests; `explain` computes it.
     leaves_not_asked: bool,
     /// Root operations, largest change of the share of requests first.
     mix: Vec<MixRow>,
@@ -149,7 +149,7 @@ impl PeriodSummary {
     }
 }
 
-/// Minimum number of recorded requests in each period, in all or of one root operation, to exclude
+/// Minimum number of recorded requests in each period, of all root operations or of one, to exclude
 /// a change.
 const REQUESTS_MIN: u64 = 20;
 /// Maximum number of operations to name that have too few requests for a test.

@@ -313,7 +313,7 @@ impl LeftOutRow {
 /// Data that was skipped because of a limit.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Unseen {
-    /// Number of parameters beyond the limit, which the fewest requests have.
+    /// Number of parameters beyond the limit: those with the fewest recorded values.
     parameters: u64,
     /// Number of text values of parameters beyond the limit, which are not distinguished.
     texts: u64,

@@ -20,7 +20,7 @@ use crate::model_focus::focus_path;
 /// Maximum number of segments in a graph, for readability.
 const SEGMENTS_MAX: usize = 80;
 
-/// Draws the distribution of requests' latency. Except in `report`, a table shows it, too.
+/// Draws a distribution of requests' latency. Terminals show a table of latency instead.
 pub fn latency_figure(latency: &Distribution) -> Figure {
     let p50 = duration(latency.percentiles().p50_ns as f64);
     let alternative = format!("Half of the requests take up to {p50}.");
@@ -46,7 +46,8 @@ pub fn slack_figure(slack: &Distribution) -> Figure {
 }
 
 /// Draws the distribution of each category's share of the critical path. `names` are the names of
-/// the categories, in order of their numbers. Except in `report`, a table shows these, too.
+/// the categories, in order of their numbers. Except in `report`, a table shows the distributions,
+/// too.
 pub fn shares_figure(names: &[String], breakdown: &Breakdown) -> Figure {
     let title = "Categories' shares of the critical path, cumulative";
     Figure::new(
@@ -182,7 +183,8 @@ impl ModelGraph<'_> {
     }
 }
 
-/// Returns the lines of a segment's box: component, boundaries, and share with any parent.
+/// Returns the lines of a segment's box: component, boundaries, and share. The last line also names
+/// the parent if there is one.
 fn box_lines(segment: &SegmentLabel, share: f64) -> Vec<String> {
     let (outer, component) = segment
         .task

@@ -51,7 +51,8 @@ rows! {
 }
 
 impl SlackList {
-    /// Ranks the segments with slack of all requests' paths; shows up to `top`, or all if it is 0.
+    /// Ranks the segments of all requests' paths by their median slack. Leaves out those that
+    /// always end after the response. Shows up to `top`, or all if it is 0.
     pub fn of(paths: &Paths, known: NamedInference<'_>, top: usize) -> Self {
         let aggregate = &paths.aggregate;
         let traces = aggregate.traces();

@@ -31,7 +31,7 @@ const FORMS: &str =
     "`requests up to 30 ms`, `overhead 1 %`, `duty 1 %`, `200 whole requests an hour`";
 
 /// Parses a goal such as `requests up to 30 ms, overhead 1 %, 200 whole requests an hour`: one or
-/// more parts in the forms of [`FORMS`], in any order.
+/// more parts in the forms of [`FORMS`], each form at most once, in any order.
 pub(super) fn parse_goal(text: &str) -> Result<GoalArguments, String> {
     let mut wanted = GoalArguments::default();
     for part in text.split(',').map(str::trim) {

@@ -41,8 +41,8 @@ struct OriginShiftRow {
     requests: Counts,
     /// Trace id of the first request with this failure, from the later period if it has one.
     example: Option<String>,
-    /// Operations through which the failure of the example travelled, from the origin to the root;
-    /// the middle of a long list is replaced by its number of operations.
+    /// Operations through which the failure of the example travelled, from the origin upwards; the
+    /// middle of a list of more than 24 is replaced by its number of operations.
     trail: Vec<String>,
 }
 

@@ -159,7 +159,7 @@ pub(super) struct VariationSays {
     before: VariationOf,
     after: VariationOf,
     /// Probability that chance alone makes the periods' C² differ this much; null if a period has
-    /// no category with over ten requests.
+    /// no C².
     p_value: Option<f64>,
     changes: Vec<VariationRow>,
 }
@@ -205,7 +205,7 @@ impl VariationSays {
         }
     }
 
-    /// Describes the variation; `None` if a period has no category with enough requests.
+    /// Describes the variation; `None` if a period has no C².
     pub(super) fn sentence(&self) -> Option<String> {
         let (old, new) = (self.before.median?, self.after.median?);
         let many = self.changes.len();

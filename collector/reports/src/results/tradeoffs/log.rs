@@ -16,9 +16,9 @@ use stroboscope_render::show::{Axis, Chart, Doc, Figure, Kind, Line};
 pub struct LogSays {
     #[serde(flatten)]
     pub notes: Notes,
-    /// Number of decisions to leave something out, without those of requests that explored.
+    /// Number of decisions to leave something out, without those that explored as instructed.
     requests: u64,
-    /// Number of decisions of requests that explored as instructed.
+    /// Number of decisions that explored as instructed.
     explored: u64,
     /// Number of tradeoffs whose component was cut by a burst's edge or has no recorded end;
     /// `malformed` counts unusable records.
@@ -199,7 +199,6 @@ fn over_time(rows: &[LogRow]) -> Option<Figure> {
             .collect(),
     });
     let lines: Vec<Line> = lines.collect();
-    // A line needs at least two intervals.
     let is_line = lines.iter().any(|line| line.points.len() > 1);
     is_line.then(|| {
         let chart = Chart::Lines {
