@@ -50,7 +50,7 @@ struct Starts {
     /// Known starts. `counts` has the cumulative counts up to and including each of them.
     known_ns: Vec<i64>,
     counts: Vec<Counts>,
-    /// Latest possible starts of spans that were under way when recording began. `open_counts` has
+    /// Latest possible starts of spans that may have begun before the recording. `open_counts` has
     /// their cumulative counts.
     open_ns: Vec<i64>,
     open_counts: Vec<Counts>,
@@ -164,7 +164,8 @@ pub(super) struct Among {
 }
 
 impl Among {
-    /// Indexes the spans that possibly match. `holds` has one truth per span, in the unit's order.
+    /// Indexes the spans that possibly match and have a group. `holds` has one truth per span, in
+    /// the unit's order.
     pub(super) fn new(unit: &Unit<'_>, holds: &[Truth], groups: Groups) -> Self {
         let mut starts: FxHashMap<Group, Vec<Starts>> = FxHashMap::default();
         for (place, (span, holds)) in unit.spans.iter().zip(holds).enumerate() {
@@ -205,8 +206,8 @@ impl Among {
         Self { groups, starts }
     }
 
-    /// Counts the matching spans of a span's group that start in the interval `stretch`. Includes
-    /// the span itself if it matches and starts in the interval.
+    /// Counts the matching spans of a span's group that start in the interval `stretch`, perhaps
+    /// including the span itself. Returns zeros for a span without a group.
     pub(super) fn count(&self, unit: &Unit<'_>, place: usize, stretch: Stretch) -> Counts {
         let group = self.groups.group(unit, place);
         let Some(of_group) = group.and_then(|group| self.starts.get(&group)) else {

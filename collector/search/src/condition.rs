@@ -144,7 +144,7 @@ impl Comparison {
 }
 
 impl Condition {
-    /// Evaluates the condition on a span or event. `said` returns the value of each of its fields.
+    /// Evaluates the condition on a span or event. `said` returns the value of a field.
     pub(super) fn of<'a>(&self, said: &impl Fn(&Field) -> FieldReading<'a>) -> Truth {
         match self {
             Self::Any => Truth::True,

@@ -18,7 +18,8 @@ pub enum Field {
     ResourceHost,
     /// Duration of the span or event, in ns.
     Duration,
-    /// Kind of the span: `server`, `client`, `producer`, `consumer`, `internal` or `unspecified`.
+    /// Kind of the span: `server`, `client`, `producer`, `consumer`, `internal`, `unspecified` or
+    /// another recorded kind.
     Kind,
     /// Status of the span: `error`, `ok` or `unset`.
     Status,
@@ -35,13 +36,13 @@ pub enum Field {
     /// Attribute by its stored name: `KEY` for the span's, `resource.KEY` for the resource's, and
     /// `scope.KEY` for the instrumentation scope's.
     Attribute(Arc<str>),
-    /// Property of an event inside the span.
+    /// Property of an event or a log line inside the span, or of a log event.
     Event(EventField),
     /// Property of a link of the span.
     Link(LinkField),
 }
 
-/// Property of an event inside a span.
+/// Property of an event or a log line inside a span, or of a log event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventField {
     /// `event:name`: name of the event.
@@ -71,8 +72,8 @@ pub(super) const FIELDS: &str = "a field: `name`, `status`, `statusMessage`, `ki
 /// Fields that formulas accept, but TraceQL does not have.
 pub(super) const OWN_FIELDS: [&str; 5] = ["service", "host", "kernel", "service.name", "host.name"];
 
-/// Attribute with the kind of an imported span, unless the kind is client, server or unspecified.
-/// The next constants name further attributes that hold values without a column of their own.
+/// Attribute with the recorded kind of an imported span, unless the kind is client or server. The
+/// next four constants name further attributes that hold values without a column of their own.
 pub(super) const KIND: &str = "span.kind";
 pub(super) const ERROR: &str = "error";
 pub(super) const STATUS_CODE: &str = "otel.status_code";

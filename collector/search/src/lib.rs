@@ -23,8 +23,8 @@
 //! within    = "within" DURATION
 //! ```
 //!
-//! Both operands of `>>`, `>` and `~` must be braces, or such combinations of braces. A text that
-//! also matches TraceQL's grammar is a TraceQL query, which may end with `| select(…)` or a hint.
+//! Both operands of `>>`, `>` and `~` must be braces, or braces combined by these operators. A text
+//! that matches TraceQL's grammar is a TraceQL query, which may also have `| select(…)` and a hint.
 //!
 //! Braces contain fields, such as `name`, `service`, `host`, `duration`, `kind`, `status`,
 //! `kernel`, `rootName`, `rootServiceName`, `traceDuration`, `event:name`, and attributes such as

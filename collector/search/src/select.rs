@@ -11,7 +11,7 @@ use super::unit::{NEVER_NS, Unit, UnitRecord};
 /// Parent of a span or kernel event, as an index into the unit's spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parent {
-    /// The span has no parent.
+    /// There is no parent, as for a root span or a log event.
     None,
     /// The parent was not recorded, or the span of a kernel event is unknown.
     Unseen,

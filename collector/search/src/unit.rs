@@ -25,7 +25,7 @@ pub struct Unit<'a> {
     /// True if the kernel events of the unit were also recorded completely.
     is_kernel_seen: bool,
     has_kernel: bool,
-    /// True for the recording of a burst, false for a whole request.
+    /// True for the recording of a burst, false for one request.
     is_burst: bool,
 }
 

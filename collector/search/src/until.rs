@@ -83,7 +83,7 @@ impl Unit<'_> {
 }
 
 /// Returns `Unknown` if an unrecorded span could have started within `within_ns` and no later than
-/// `broken_ns`, the first start that breaks the formula. Returns `False` otherwise.
+/// `broken_ns`, the first start of a span certainly without `a`. Returns `False` otherwise.
 fn unseen(starts: &Starts<'_, '_>, place: usize, broken_ns: i64, within_ns: i64) -> Truth {
     let (_, start) = starts.at(place);
     let to_ns = start.to_ns.saturating_add(within_ns).min(broken_ns);
@@ -105,8 +105,8 @@ fn exactly(
         .iter()
         .map(|place| starts.at(*place).1.to_ns)
         .collect();
-    // For each span, the first start at or after it that certainly breaks the formula, and the
-    // first start that may break it.
+    // For each span, the first start at or after it of a span certainly without `a`, and of a span
+    // that may be without `a`.
     let (mut false_ns, mut unsure_ns) = (i64::MAX, i64::MAX);
     let mut first_broken = vec![(i64::MAX, i64::MAX); order.len()];
     for (at, place) in order.iter().enumerate().rev() {
@@ -187,8 +187,8 @@ fn one(
     place: usize,
 ) -> Truth {
     let unit = starts.unit;
-    // Per clock, the earliest instants at which the formula is certainly broken, and the earliest
-    // at which it may be.
+    // Per clock, the earliest starts of spans certainly without `a`, and of spans that may be
+    // without `a`.
     let mut sure = vec![Least::NONE; unit.clocks() as usize];
     let mut possible = sure.clone();
     let mut broken_ns = i64::MAX;

@@ -8,8 +8,8 @@ use stroboscope_analysis::record::{
 
 use crate::{KernelEvent, KernelKind, Truth, Unit, parse};
 
-/// Returns a request on host `h` with these spans, given as (name, start, end) in ms. The first
-/// span is the parent of the others.
+/// Returns a request on host `h` with these spans, given as (name or `service:name`, start, end) in
+/// ms. The first span is the parent of the others.
 fn request(spans: &[(&str, i64, i64)]) -> TraceRecords {
     let spans = spans.iter().enumerate().map(|(number, (name, from, to))| {
         let (service, name) = name.split_once(':').unwrap_or(("web", name));

@@ -54,7 +54,7 @@ fn clocks(random: &mut Random) -> Vec<HostClock> {
 }
 
 /// Returns a burst of one to three requests with up to six spans each, close together in time, and
-/// the time range in which every span was recorded, in ns.
+/// the time range in which every span was recorded, in ns, if such a range is known.
 fn burst(random: &mut Random) -> (Vec<TraceRecords>, Option<(i64, i64)>) {
     let clocks = clocks(random);
     let requests = (0..=random.below(3)).map(|number| {
@@ -80,7 +80,7 @@ fn burst(random: &mut Random) -> (Vec<TraceRecords>, Option<(i64, i64)>) {
             };
             records.spans.push(SpanRecord {
                 span_id: id,
-                // The parent is an earlier span, no span, or a span that was not recorded.
+                // The parent is a span with a lower id, no span, or a span that was not recorded.
                 parent_id: if random.one_in(10) {
                     99
                 } else {
@@ -165,7 +165,7 @@ const KERNEL_FORMULAS: [&str; 11] = [
     r#"not { name = "read" } then { kernel = syscall }"#,
 ];
 
-/// Formulas with every operator, alone and nested.
+/// Formulas about spans, with every temporal operator.
 const FORMULAS: [&str; 40] = [
     r#"{ name = "read" }"#,
     r#"{ service = "store" && name = "read" && duration > 5ns && .bytes > 4 }"#,
