@@ -17,7 +17,8 @@ pub(crate) struct SearchPlanSays {
     needs: Vec<String>,
     /// Reason for reading all requests; null if only selected ones were read.
     all_because: Option<&'static str>,
-    /// Number of requests read, of all `requests` in the range.
+    /// Number of requests read, of all `requests` in the range; if the search skips some requests,
+    /// the number of traces read.
     read: u64,
     requests: u64,
     /// Number of traces that may have the needed spans; 0 if the search did not look for them, or

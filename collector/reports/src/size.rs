@@ -1,10 +1,11 @@
 //! Parses sizes on the command line.
 
-/// Minimum size in bytes that is accepted with nothing behind the number.
+/// Minimum size in bytes that is accepted without a unit.
 const UNITLESS_MIN: u64 = 1_000;
 
-/// Parses a number with a decimal or binary unit to bytes. Rejects 0, and a small number with
-/// nothing behind it, because a user who writes `20` probably forgot the unit.
+/// Parses a number with a decimal or binary unit to bytes. A number without a unit is in bytes.
+/// Rejects 0, and small numbers without a unit, because a user who writes `20` probably forgot the
+/// unit.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || "must be a number of bytes, such as 500MB, 20GiB or 1TB".to_owned();
     let digits = text

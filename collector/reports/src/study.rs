@@ -44,7 +44,7 @@ impl<'a> NamedInference<'a> {
 }
 
 impl NamedStudy {
-    /// Opens all requests of a data directory, with default arguments.
+    /// Opens a data directory with default arguments.
     pub fn of_directory(data: &std::path::Path, runtime: &Handle) -> Result<Self, Failure> {
         let command = <ReadingArguments as clap::Args>::augment_args(clap::Command::new("reading"));
         let arguments = ["reading".as_ref(), "--data".as_ref(), data.as_os_str()];

@@ -126,7 +126,8 @@ pub struct Page {
     pub name: &'static str,
     /// Full name of the subcommand, such as `tradeoffs log`.
     pub words: &'static str,
-    /// Arguments that the page does not have, besides those for paths and for printing.
+    /// Arguments that this page does not have. No page has arguments for paths or for printing, or
+    /// `--memory-limit`.
     pub without: &'static [&'static str],
     /// Path of a richer page of the site that replaces this one; `None` if the page is `/NAME`.
     pub richer_path: Option<&'static str>,

@@ -44,7 +44,7 @@ pub(super) fn lock_kind(key: &LockKey) -> &'static str {
     }
 }
 
-/// Returns the full id of a request if the store has the request, else the low half of the id.
+/// Returns the full id of a request if `ids` has it, else the low half of the id.
 pub(super) fn whole_id(ids: &HashMap<u64, u128>, low: u64) -> String {
     ids.get(&low)
         .map_or_else(|| format!("{low:016x}"), |&id| TraceId(id).to_string())
