@@ -138,7 +138,7 @@ impl Delivery {
             }
             Err(problem) => {
                 self.uplink.give_up(stream.connection);
-                // Half of the pause is random, so that a fleet does not come back in one instant.
+                // Up to half of the pause is random, so a fleet does not come back in one instant.
                 let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
                 let pause = self.pause.mul_f64(0.5 + random / 2.0);
                 self.not_before = Some((Instant::now() + pause, problem.clone()));

@@ -139,7 +139,7 @@ impl UplinkTask {
             }
             turn = (turn + 1) % count;
             if turn == 0 || count == 1 {
-                // Half of the pause is random, so that a fleet does not reconnect in one instant.
+                // Up to half of the pause is random, so a fleet does not reconnect in one instant.
                 let jitter = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
                 sleep(pause.mul_f64(0.5 + jitter / 2.0)).await;
                 pause = (pause * 2).min(PAUSE_MAX);

@@ -1,5 +1,5 @@
 //! Settings that the collector sends to the fleet. Processes that join get the burst-config at
-//! once. A change names one future instant at which all of them switch. Each process applies a
+//! once. A change names one future instant at which all processes switch. Each process applies a
 //! tradeoff policy on receipt.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -26,7 +26,7 @@ struct Setting {
     at_ns: u64,
 }
 
-/// Maximum number of collectors on a route. Each hop adds a delay, and fleets have one or two.
+/// Maximum number of collectors on a route. Each hop adds a delay, and fleets have one or two hops.
 const ROUTE_MAX: usize = 16;
 
 /// Control of the fleet's burst-config and tradeoff policy. Clones share it.

@@ -25,7 +25,7 @@ const PROCESSES_SHOWN: usize = 1_000;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PathShare {
     pub(super) segment: SegmentName,
-    /// Time on critical paths as a share of the time of these requests, 0 to 1.
+    /// Time on critical paths as a share of the time of the recent requests, 0 to 1.
     pub(super) share_of_time: f64,
     /// Part of `share_of_time` that is waiting before the segment, which no segment explains.
     pub(super) wait_share_of_time: f64,
@@ -120,7 +120,7 @@ pub(super) struct RecentPath {
     operations_known: usize,
     /// Outcomes of all requests, including incomplete ones.
     outcomes: Outcomes,
-    /// Number of times that the model left out a segment because it was full.
+    /// Number of times that the model left out a segment because the model was full.
     pub(super) refused_segments: u64,
 }
 

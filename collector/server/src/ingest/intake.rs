@@ -43,7 +43,7 @@ pub struct Options {
     pub flush_interval: Duration,
     /// Size of a log segment, in bytes, above which it is closed, and flushed or forwarded.
     pub segment_bytes: u64,
-    /// Maximum memory, in bytes, that counts for data received but not durable yet.
+    /// Maximum estimated memory of data that are received but not durable yet, in bytes.
     pub in_flight_bytes_max: usize,
     /// Quiet time after which the live model takes a trace as fully arrived; `None` for no model.
     pub live_quiet: Option<Duration>,
@@ -296,7 +296,7 @@ impl Intake {
             .await
     }
 
-    /// Returns the memory, in bytes, that counts for data received but not durable yet.
+    /// Returns the estimated memory of data that are received but not durable yet, in bytes.
     #[must_use]
     pub fn in_flight_bytes(&self) -> usize {
         self.inner.in_flight.lent()

@@ -25,7 +25,7 @@ use stroboscope_store::wal::{Payload, Writer};
 pub struct Ways {
     /// Runs a blocking function in a context that allows blocking.
     pub apart: fn(&mut (dyn FnMut() + Send)),
-    /// Returns the time that the disk takes for a group of commits now.
+    /// Returns the time that the disk takes for a group commit now.
     pub commit_takes: fn() -> Duration,
     /// Plants a defect: an agent deletes segments that it has not delivered.
     pub forgets: bool,

@@ -151,7 +151,8 @@ impl SpanTotals {
         }
     }
 
-    /// Iterates over the services of the counted operations. A service may occur several times.
+    /// Iterates over the services of the counted operations, with repetitions. [`OTHER_ROOTS`] may
+    /// be among them.
     pub(super) fn services(&self) -> impl Iterator<Item = &Arc<str>> {
         self.spans.numbers.keys().map(|[service, ..]| service)
     }

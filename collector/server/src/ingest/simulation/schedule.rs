@@ -26,7 +26,7 @@ use crate::pool::{Peer, Pool};
 
 const ROOT: &str = "/sim/data";
 
-/// A step of the product that is omitted or done too early.
+/// A step of the product that is omitted or done too early, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mutation {
     None,
