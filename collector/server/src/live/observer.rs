@@ -37,7 +37,8 @@ const TEXTS_MAX: usize = 65_536;
 /// Counts of arrived traces and records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveCounts {
-    /// Number of traces that were observed. A connection counts once for each of its requests.
+    /// Number of traces that were observed. A trace that is divided into requests, such as a
+    /// connection, counts once for each.
     pub traces: u64,
     /// Number of observed traces that are complete; the model learned from these.
     pub complete_traces: u64,
@@ -47,7 +48,7 @@ pub struct LiveCounts {
     pub open_traces: usize,
     /// Number of records of the open traces.
     pub open_records: usize,
-    /// Number of records that came after their trace was observed.
+    /// Number of records left out because their trace was already observed.
     pub late_records: u64,
     /// Number of traces observed early because the open traces held too many records.
     pub early_traces: u64,

@@ -12,7 +12,8 @@ use stroboscope_analysis::sampling::{Weight, WeightedCount};
 
 /// Maximum time for which a request counts as recent after the model observed it.
 pub const RECENT: Duration = Duration::from_secs(300);
-/// Maximum length of a time slice, in ns. It is dropped as a whole, once its start is not recent.
+/// Maximum length of a time slice, in ns, unless the clock is set back. The first request for which
+/// the slice's start is no longer recent drops the slice as a whole.
 const SLICE_NS: i64 = 10_000_000_000;
 /// Maximum operations of one slice; spans of further operations are not counted.
 const OPERATIONS_MAX: usize = 2_048;

@@ -251,8 +251,8 @@ fn operations(labels: &Labels, spans: &SpanTotals) -> Vec<ServiceOperation> {
     labels.collect()
 }
 
-/// Splits `service:name`. Both may contain colons; `with_colon` has the services that do. A task of
-/// an event log has no service.
+/// Splits `service:name`. Both may contain colons; `with_colon` has the known services that do. A
+/// task of an event log has no service.
 fn split(operation: &str, with_colon: &BTreeSet<&str>) -> ServiceOperation {
     let mut ends = operation.rmatch_indices(':').map(|(end, _)| end);
     let end = ends.find(|end| with_colon.contains(&operation[..*end]));

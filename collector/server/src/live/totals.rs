@@ -1,5 +1,5 @@
 //! Totals of requests since the collector started, for counters that never decrease, with types
-//! that totals of spans share. Unlike the model, they do not forget.
+//! that totals of spans share. Unlike the model, the totals do not forget.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -17,10 +17,10 @@ pub(super) struct Activity {
     began: Instant,
     /// Number of requests whose responses are not complete.
     open: AtomicUsize,
-    /// End of the latest request, in ms since `began`; 0 if there was none.
+    /// End of the request that ended last, in ms since `began`; 0 if none has ended.
     ended_ms: AtomicU64,
-    /// Arrival of the first bytes after the latest request, while none was open, in ms since
-    /// `began`; 0 if there are none.
+    /// Arrival of the first bytes after the latest request, while no request was open, in ms since
+    /// `began`; 0 if no such bytes came.
     head_ms: AtomicU64,
     /// True once a request came over HTTP/2.
     is_http2: AtomicBool,

@@ -232,8 +232,8 @@ impl Ports {
                 .any(|allowed| allowed.eq_ignore_ascii_case(name))
     }
 
-    /// Checks the origin of a change. Only programs and this collector's own pages, possibly under
-    /// an allowed host name, may request one.
+    /// Checks the origin of a change without a CORS grant. Only programs and this collector's own
+    /// pages, possibly under an allowed host name, may request one.
     fn check_origin(&self, way: Way, parts: &Parts) -> Result<(), Rejection> {
         let text = |name: &str| {
             parts
@@ -308,7 +308,8 @@ fn head_bytes(parts: &Parts) -> usize {
     of_headers.sum::<usize>() + of_target
 }
 
-/// Returns the host and port that a request names; `None` if they are missing or malformed.
+/// Returns the host that a request names, and its port if there is one; `None` if the host is
+/// missing or malformed.
 fn host_of(parts: &Parts) -> Option<(&str, Option<&str>)> {
     if let Some(authority) = parts.uri.authority() {
         return split_port(authority.as_str());

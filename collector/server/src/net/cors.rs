@@ -11,7 +11,7 @@ const METHODS: HeaderValue = HeaderValue::from_static("POST");
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "content-type, content-encoding, authorization, traceparent, tracestate, baggage",
 );
-/// Response headers that scripts may read, in addition to those that they may always read.
+/// Response header that scripts may read, in addition to those that they may always read.
 const EXPOSED: HeaderValue = HeaderValue::from_static("retry-after");
 /// Number of seconds for which a browser may reuse a preflight's response; Chromium's maximum. A
 /// request from an origin that is not allowed any more is rejected nevertheless.

@@ -117,7 +117,7 @@ impl ListenerSetup {
 
 impl Listener {
     /// Answers requests in flight for up to `patience`, then closes all connections. Returns true
-    /// if all ended in that time.
+    /// if all connections ended in that time.
     pub(crate) async fn stop(mut self, patience: Duration) -> bool {
         self.stop.send_replace(true);
         let ended = tokio::time::timeout(patience, self.accepting.join_next());

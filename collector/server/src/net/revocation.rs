@@ -94,7 +94,7 @@ impl ResponseEnd {
         }
     }
 
-    /// Returns the last frame when it is due, and `None` from then on.
+    /// Returns the last frame (gRPC) or an error (HTTP) when it is due, and `None` from then on.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,

@@ -71,7 +71,7 @@ impl TlsClient {
                 }
             }
             None => {
-                // A system may have certificates that cannot be read, besides usable ones.
+                // Some certificates of a system may be unreadable.
                 let found = rustls_native_certs::load_native_certs();
                 roots.add_parsable_certificates(found.certs);
                 if roots.is_empty() {

@@ -96,9 +96,9 @@ fn read_in_steps(
     }
 }
 
-/// Decompresses on a blocking thread, if the runtime has several threads, so that no connection is
-/// delayed. `reading` keeps the compressed and the decompressed bytes reserved until its next
-/// resize.
+/// Decompresses on a blocking thread, so that no connection is delayed, or on the current thread in
+/// a current-thread runtime. `reading` keeps the compressed and the decompressed bytes reserved
+/// until its next resize.
 pub(crate) async fn unpack_beside(
     packing: ContentCoding,
     packed: bytes::Bytes,
@@ -111,8 +111,8 @@ pub(crate) async fn unpack_beside(
             None => Ok(()),
         })
     };
-    // A runtime with one thread belongs to a simulation or a test. The real time that another
-    // thread takes would affect the results of a simulation.
+    // A current-thread runtime belongs to a simulation or a test. The real time that another thread
+    // takes would affect the results of a simulation.
     if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
         return unpacking();
     }

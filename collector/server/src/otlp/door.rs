@@ -110,7 +110,7 @@ impl Door {
         })
     }
 
-    /// Counts a request that is not stored, unless the port or the log has already counted it.
+    /// Counts a request that is not stored, unless the port or the intake has already counted it.
     /// Logs some of the permanent rejections.
     pub(super) fn refuse(&self, refusal: &Refusal) {
         let Some(cause) = refusal.cause() else {

@@ -80,10 +80,10 @@ impl<const SIGNAL: u8> Service<Request<Body>> for ExportService<SIGNAL> {
     }
 }
 
-/// Counts rejections by tonic, and converts those of messages that are too large. tonic rejects
-/// such a message with OUT_OF_RANGE, which OTLP clients retry, or with RESOURCE_EXHAUSTED if only
-/// the decompressed message is too large. Clients get RESOURCE_EXHAUSTED without a retry delay for
-/// both, and do not retry.
+/// Counts rejections before the service, and converts those of messages that are too large. tonic
+/// rejects an uncompressed message with OUT_OF_RANGE, which OTLP clients retry; `unpack_messages`
+/// rejects a compressed one with RESOURCE_EXHAUSTED. Clients get RESOURCE_EXHAUSTED without a retry
+/// delay for both, and do not retry.
 fn as_otlp_has_it(response: Response<Body>, door: &Door) -> Response<Body> {
     let code = response.headers().get(GRPC_STATUS);
     match code.map(|code| Code::from_bytes(code.as_bytes())) {

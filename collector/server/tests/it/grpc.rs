@@ -323,7 +323,7 @@ async fn a_burst_config_reaches_all_at_the_same_instant() {
         bad.starts_with("HTTP/1.1 400") && bad.contains("often"),
         "{bad}"
     );
-    // Sets it by the form of the page.
+    // Sets the burst-config by the form of the page.
     let form = |body: &str| post(body).replace("/burst-config", "/fleet?since=1h");
     let set = http(address, &form("config=4ms%2F32ms")).await;
     assert!(

@@ -115,7 +115,7 @@ fn times_on_critical_paths_are_those_of_recent_requests() {
     assert!(found.values().any(|of| of.0 > 0) && found.values().any(|of| of.2 > 0));
 }
 
-/// Ids choose requests if a flush has too many, and the times of these are scaled.
+/// Ids choose a part of the requests if a flush has too many, and the part's times are scaled.
 #[test]
 fn times_on_critical_paths_add_up_to_latencies() {
     let live = fed_requests(2_500, 2 * workload::FLUSH_NS, usize::MAX, |_, _| {});
