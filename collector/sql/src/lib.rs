@@ -170,8 +170,8 @@ pub fn sql_in_partitions(
 /// true if the table was cut after them.
 ///
 /// # Errors
-/// Fails if the directory is missing, empty or unreadable, or if the query is invalid, fails or
-/// exceeds a limit.
+/// Fails if the directory is missing, empty or unreadable, if the query is invalid, fails or
+/// exceeds a limit, or if a column's type cannot be printed.
 pub fn sql_printed(
     data: &Path,
     query: &str,
