@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// that it applies the config. If the time runs out first, lists up to 50 of the other processes,
 /// and exits with status 1. Live processes are those with this SDK that have not ended, and sent a
 /// batch in the last 150 s. Sends the token in STROBOSCOPE_TOKEN if it is set, which needs the role
-/// `control`.
+/// `control`, and with --wait or --json also `read`.
 #[derive(Debug, Args)]
 pub(super) struct BurstSet {
     /// Burst configuration, such as 4ms/32ms, 0b11100, always or off

@@ -36,7 +36,7 @@ pub(super) struct DeltaReport {
     /// True if another process, taken for a collector, uses the directory; a collector writes the
     /// logs within a minute.
     by_collector: bool,
-    /// Tables that have files; empty if a collector writes the logs.
+    /// Tables with a log version or damaged files; empty if a collector writes the logs.
     tables: Vec<DeltaTable>,
 }
 

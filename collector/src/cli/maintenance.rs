@@ -83,7 +83,8 @@ pub(super) struct ThinningArguments {
 }
 
 impl ThinningArguments {
-    /// Returns the settings. Prints a remark if hours are deleted before they would be thinned.
+    /// Returns the settings. Prints a remark if hours are deleted at the age at which they would be
+    /// thinned, or before.
     pub(super) fn settings(&self, retention: &RetentionArguments) -> Option<ThinningSettings> {
         let (after, ratio) = self.thin_after.zip(self.thin_ratio)?;
         if retention.keep.is_some_and(|keep| keep <= after) {

@@ -30,9 +30,9 @@ use stroboscope_reports::{Failure, Status};
 /// recovered_failures, heatmap, root_series, losses, predictions, flows, clock_pairs, clock_hosts,
 /// clock_kernels and provenance_map. The view traces has one row per trace; `SELECT infer(trace_id,
 /// spans, events) FROM traces` returns the model, as `infer --save` writes it. The results and
-/// `infer` correct clocks that provably differ, as the `infer` subcommand does; the other tables
-/// are as recorded. A query can read no files outside of the store, and can change nothing. Needs a
-/// binary built with the `sql` feature.
+/// `infer` correct clocks that provably differ, as the `infer` subcommand does; the view traces and
+/// the tables of the store are as recorded. A query can read no files outside of the store, and can
+/// change nothing. Needs a binary built with the `sql` feature.
 #[derive(Debug, Args)]
 pub(super) struct Sql {
     #[command(flatten)]

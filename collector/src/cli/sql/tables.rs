@@ -13,7 +13,8 @@ use stroboscope_reports::study::NamedStudy;
 use stroboscope_reports::verb::Tables;
 use stroboscope_sql::GivenTable;
 
-/// Returns the SQL tables of all reports. They share one study, which the first read creates.
+/// Returns the SQL tables of all reports that have any. The tables share one study, which the first
+/// read creates.
 pub(super) fn of_reports(data: &Path, runtime: &Handle) -> Vec<Arc<dyn GivenTable>> {
     let studied = Arc::new(StudyTable {
         data: data.to_owned(),

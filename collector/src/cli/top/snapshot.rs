@@ -26,7 +26,8 @@ pub(super) struct Operation {
     pub wait_share_of_time: f64,
     /// Durations of the operation's own work between two of its events.
     pub duration: Spread,
-    /// Slack of the operation's own work; `None` if all of it runs after the response.
+    /// Slack of the operation's own work; `None` if all of it runs after the response, or if no
+    /// complete request has the operation.
     pub slack: Option<Spread>,
     /// Number of the operation's spans; `failed` is the number of those that failed. A collector
     /// also counts spans of incomplete requests.

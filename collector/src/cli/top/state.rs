@@ -58,7 +58,7 @@ impl SortKey {
     }
 }
 
-/// Action that a key requests from the caller, besides the change of the state.
+/// Action that a key requests from the caller, in addition to the change of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyAsks {
     Nothing,
