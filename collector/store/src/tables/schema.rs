@@ -85,7 +85,7 @@ table! {
 }
 
 table! {
-    /// Events of spans and of event logs, sorted by (`trace_id`, `time_ns`, `seq`).
+    /// Events of spans and lines of logs, sorted by (`trace_id`, `time_ns`, `seq`).
     pub(super) Events(row: EventRow) => struct EventCells {
         trace_id: Id = row.trace_id, "as in spans";
         trace_name: Nullable<PlainText> = row.trace_name, "as in spans";

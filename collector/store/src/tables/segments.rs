@@ -1,7 +1,7 @@
 //! Log segments of a file, parsed from its name, and the files that another file covers.
 //!
 //! `seg-N` contains the rows of segment N of the log for its table and hour. A compacted file is
-//! `seg-A-B`. It *covers* the files of the same directory whose segments are a part of A to B,
+//! `seg-A-B`. It *covers* the files of the same directory whose segments are only a part of A to B,
 //! because it contains their rows. Readers ignore covered files. A compacted file therefore
 //! replaces its inputs at the moment it appears, and a crash before they are removed duplicates
 //! nothing.

@@ -61,7 +61,8 @@ impl ShardPlan {
     }
 
     /// Returns the traces of each shard: `count` ranges with about equally many rows. Returns fewer
-    /// ranges if there are too few ids; the remaining shards are empty.
+    /// ranges if there are too few traces, or if some have too many rows; the remaining shards are
+    /// empty.
     #[must_use]
     pub fn shards(&self, count: usize) -> Vec<IdRange> {
         cut(&self.groups, &IdRange::ALL, count.max(1))

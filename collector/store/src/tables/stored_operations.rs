@@ -23,7 +23,8 @@ const KEY: &str = "stroboscope.operations.1";
 /// Minimum number of rows for an entry, including rows that a merge or thinning drops. A scan of
 /// fewer rows takes little time.
 const ROWS_MIN: u64 = 8_192;
-/// Maximum size of an entry per such row, in bytes. A file whose names seldom repeat gets no entry.
+/// Maximum size of an entry, in bytes per row, counting rows like [`ROWS_MIN`]. A file whose names
+/// seldom repeat gets no entry.
 const BYTES_PER_ROW_MAX: f64 = 0.5;
 
 /// Facts in the form of an entry, as JSON.

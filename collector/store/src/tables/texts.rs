@@ -187,7 +187,7 @@ mod tests {
             let found: Vec<_> = found.iter().map(|index| index.of(&texts)).collect();
             assert_eq!(found.iter().map(Option::as_deref).collect::<Vec<_>>(), rows);
         }
-        // Each column adds the text once, and both share one allocation.
+        // Two columns add "b" once each, and both entries share one allocation.
         assert_eq!(
             texts.iter().map(|text| &**text).collect::<Vec<_>>(),
             ["b", "a", "", "c", "b"]

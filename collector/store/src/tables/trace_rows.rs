@@ -29,7 +29,7 @@ pub struct TraceRows {
     pub name: Option<Arc<str>>,
     /// Spans in order of time.
     pub spans: Vec<SpanRead>,
-    /// Events of spans and of event logs, in order of time and number.
+    /// Events of spans and lines of logs, in order of time and number.
     pub events: Vec<EventRead>,
     /// Number of spans of the trace, including those that were left out.
     pub spans_in_store: u64,

@@ -207,7 +207,8 @@ impl TraceReader {
     /// with that many of them and their events. These are the spans that start first if `spans_max`
     /// is below [`RECORDS_PER_TRACE_MAX`]. Attributes and elements of other spans may remain.
     /// Trace `id` must be the next one. Calls `room` like [`TraceReader::next_within`]. Returns the
-    /// number of all spans of the trace, without dropped copies.
+    /// number of all spans of the trace, without dropped copies. Copies of spans that it leaves out
+    /// may count.
     ///
     /// # Errors
     /// Returns this number if `room` returned false.

@@ -36,8 +36,9 @@ pub enum Recorder<'a> {
 }
 
 /// Reads all columns of all rows of a file. Checks the order of rows, and the statistics of trace
-/// ids, by which readers skip parts of the file. Passes the recorders of spans, batches and events
-/// to `visit`, each with a number of its rows. Returns the number of rows.
+/// ids, by which readers skip parts of the file. Passes the recorders of spans, of batches, and of
+/// events that are no lines of a log to `visit`, each with a number of its rows. Returns the number
+/// of rows.
 ///
 /// Also checks the pages against the checksum in the metadata. In older files without a checksum, a
 /// flipped bit that leaves a valid value may go undetected. The page index, which lies between

@@ -38,7 +38,7 @@ impl Seams {
             runtime: runtime.unwrap(),
             prepared: SimDisk::new(0),
         };
-        // The directories above it are durable, too.
+        // This also makes the directories above the store durable.
         DataDir::create_on(Arc::new(seams.prepared.clone()), Path::new(ROOT)).unwrap();
         fill(&seams.store(&seams.prepared));
         seams.prepared.restart_machine();

@@ -77,7 +77,7 @@ impl Upstream for Away {
     }
 }
 
-/// Collector that accepts everything at the second attempt.
+/// Collector that rejects the first delivery, and accepts all later ones.
 #[derive(Debug, Default)]
 struct Late(u64);
 

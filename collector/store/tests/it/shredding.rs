@@ -241,7 +241,7 @@ fn files_without_columns_of_attributes_are_read() {
     for keys in [AttributeKeys::all(), AttributeKeys::of(["user"])] {
         assert_eq!(read(&fixture, &keys), expected(&texts, &keys));
     }
-    // Writes the same traces, with another attribute, in a file of the current version.
+    // Writes the same traces, with another user, in a file of the current version.
     let texts = [Some(r#"{"user":8}"#.to_owned()), None];
     write(&fixture.store(), "seg-0000000001", spans(&texts));
     let keys = AttributeKeys::of(["user"]);

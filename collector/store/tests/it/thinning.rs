@@ -287,7 +287,7 @@ fn an_hour_with_a_damaged_file_is_not_thinned() {
     let bytes = std::fs::read(store.display(damaged)).unwrap();
     std::fs::write(store.display(damaged), &bytes[..bytes.len() / 2]).unwrap();
     let counters = thin(&store, 0.1);
-    // The hour next to it may share requests with it.
+    // The next hour may share requests with the hour of the damaged file.
     assert_eq!(counters.hours_thinned.load(Relaxed), 1);
     assert_eq!(counters.thinning_failures.load(Relaxed), 2);
     let files = store.list(StoreTable::Spans).unwrap();
