@@ -158,7 +158,7 @@ impl Models {
         let kept = kept.as_ref()?;
         let has_failed = kept.model.is_err() && kept.made.elapsed() < FAILED_FOR;
         let is_fresh = kept.is_good_for(state) || has_failed;
-        // An old failure with other files does not apply to these.
+        // An old failure with other files does not apply to the current ones.
         (is_fresh || kept.model.is_ok()).then(|| ModelLookup {
             model: kept.model.clone(),
             is_fresh,

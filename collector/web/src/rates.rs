@@ -33,7 +33,7 @@ struct KnownRates {
 
 impl Rates {
     /// Returns requests over time for the store's files in `state`. Reads them from the store that
-    /// `open` returns, unless they are cached. Returns `None` if the store cannot be read.
+    /// `open` returns, unless they are cached. Returns `None` if `open` or the reading fails.
     pub(crate) fn of(
         &self,
         state: &str,

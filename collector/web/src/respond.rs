@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const FIRST_PATIENCE: Duration = Duration::from_millis(250);
 /// Interval between progress reports.
 const TOLD_EVERY: Duration = Duration::from_millis(500);
-/// Maximum number of progress reports to one client after the first one.
+/// Maximum number of progress reports in one response, after the first one.
 const TOLD_MAX: usize = 600;
 
 /// A page before its content is known.
@@ -228,7 +228,8 @@ pub(crate) async fn page(
 }
 
 /// Reads requests over time if the store has changed. Waits up to [`FIRST_PATIENCE`] for the first
-/// reading, and up to [`PATIENCE`] for a later one; the page then shows the previous reading.
+/// reading, and up to [`PATIENCE`] for a later one. If a later one takes longer, the page shows the
+/// previous reading.
 async fn read_rate(site: &Site) {
     let rates = site.rates();
     let patience = match (rates.known().is_some(), rates.is_being_read()) {

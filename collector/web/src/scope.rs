@@ -137,7 +137,7 @@ impl Scope {
         })
     }
 
-    /// Reports whether the address has a period to compare that is a range of times.
+    /// Reports whether the address has a period to compare that is written as a range (`..`).
     pub(crate) fn has_period(&self) -> bool {
         let mut others = self.others.iter();
         others.any(|(name, value)| PERIODS.contains(&&**name) && value.contains(".."))
@@ -282,7 +282,7 @@ mod tests {
         for wrong in ["since=soon", "since=9&until=5", "since=1min&until=1h"] {
             assert!(Scope::of(wrong).unwrap().check().is_err(), "{wrong}");
         }
-        // The newest request determines which of the two is earlier.
+        // The newest request determines which end of the range is earlier.
         for mixed in [
             "since=3h&until=2026-11-21T11:00",
             "since=2026-11-21T11:00&until=3h",
