@@ -108,7 +108,7 @@ fn a_large_trace_is_shown_in_part() {
     let traces = recording.traces();
     let (message, _) = panic_of(|| traces.only("checkout").assert_calls("render", 2..));
     assert!(message.ends_with("\n\n1802 more spans are not shown."));
-    // The reason, the heading, the head, 200 spans and the end, with empty lines between them.
+    // The reason, the heading, the head, 200 spans, the end, and three empty lines.
     let lines = message.lines().count();
     assert_eq!(lines, 1 + 1 + 1 + 200 + 1 + 3, "{message}");
 }
