@@ -11,8 +11,8 @@ use crate::common::{check, json_of};
 const REQUESTS: u64 = 400;
 
 /// A server (1000 to 1999 µs) and a script (500 µs, or 4000 µs for users of slow devices), then a
-/// page (200 µs) that needs both. So only users of slow devices have slack. A request records its
-/// user, its browser (which is uninformative), its size (the server's time) and its own number.
+/// page (200 µs) that needs both. So the server has slack only for users of slow devices. Requests
+/// record user, browser (which is uninformative), size (the server's time), and their own number.
 pub(crate) fn imported() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();

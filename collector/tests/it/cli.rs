@@ -276,7 +276,7 @@ fn a_directory_without_traces_says_what_to_run() {
             "holds no data of Stroboscope",
         );
     }
-    // A collector that receives nothing leaves such a directory.
+    // A collector that receives nothing leaves a directory like this one.
     let made = directory.path().join("made");
     std::fs::create_dir_all(made.join("wal")).unwrap();
     check(

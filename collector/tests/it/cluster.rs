@@ -92,7 +92,7 @@ fn check_same(
 ) -> Option<i32> {
     let asked = [&[report, "--data", data, "--json"], more].concat();
     let cluster = cluster(workers);
-    // The driver runs first, because this run caches the model.
+    // The driver runs first, because the run without workers caches the model.
     let found = run(directory, &[&asked[..], &["--cluster", &cluster]].concat());
     let expected = run(directory, &asked);
     assert!(
@@ -102,7 +102,7 @@ fn check_same(
     found.0
 }
 
-/// Compares the text and the page instead of the JSON.
+/// Compares like [`check_same`], but the text and the page instead of the JSON.
 fn check_same_text(directory: &Path, workers: &[Worker], report: &str) {
     let page = || std::fs::read_to_string(directory.join("page.html")).unwrap();
     let asked = [report, "--data", "data", "--html", "page.html"];

@@ -184,7 +184,7 @@ fn a_worker_of_another_version_is_left_out() {
         &[],
         &["it is stroboscope 0.0.1", "and this is"],
     );
-    // It claims the right version, but its answers are not parts.
+    // The next worker claims the right version, but its answers are not parts.
     let (_runtime, address) = other_version(&stroboscope_query::task_version());
     let (status, out, said) = report_of(at, "infer", &["--cluster", &address]);
     assert_eq!((status, &*out), (Some(2), ""), "{said}");

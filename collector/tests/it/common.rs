@@ -31,7 +31,8 @@ pub(crate) fn json_of(directory: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&check(directory, arguments, 0).0).unwrap()
 }
 
-/// Returns a file of other systems' data, if it is next to the project.
+/// Returns a file of other systems' data, if it is in the directory `STROBOSCOPE_OTHERS_DATA`, by
+/// default next to the project.
 pub(crate) fn others(name: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let path = std::env::var_os("STROBOSCOPE_OTHERS_DATA")

@@ -59,7 +59,7 @@ fn each_setting_says_where_it_is_from() {
     ] {
         assert!(said.iter().any(|said| said == line), "{line}\n{said:#?}");
     }
-    // The output is such a file, and yields the same settings.
+    // The output is itself a file of settings, and yields the same settings.
     std::fs::write(directory.path().join("again.toml"), said.join("\n")).unwrap();
     let again = lines(&config(directory.path(), &["--config", "again.toml"], &[]));
     let values = |lines: &[String]| -> Vec<String> {

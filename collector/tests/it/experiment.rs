@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::common::{check, json_of};
 
 /// Imports 2,000 requests of 200 users, one every 100 ms. Those of build 42 take longer by the
-/// share `slower`. Half of the requests are searches; if `is_mixed`, only those of build 42.
+/// share `slower`. Half of the requests are searches; if `is_mixed`, half of those of build 42.
 fn store(directory: &Path, slower: f64, is_mixed: bool) {
     let mut spans = Vec::new();
     let mut state = 7_u64;
@@ -87,7 +87,7 @@ fn a_slower_side_is_found_and_equal_ones_are_not() {
             let end = |key: &str| row[key].as_f64().expect("bounded");
             assert!(end("low") < slower && slower < end("high"), "{row}");
         }
-        // Ten requests of a side above it may be too few for a verdict.
+        // About ten requests of a side are above its p99, which may be too few for a verdict.
         let p99 = of_all(&found, "p99");
         assert_eq!(
             p99["why_not"].is_string(),

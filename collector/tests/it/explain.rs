@@ -80,7 +80,7 @@ fn a_parameter_that_changes_the_path_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let (old, new) = (writes(BEFORE_NS, 400, 3), writes(AFTER_NS, 400, 60));
     import(directory.path(), "d", &format!("{old}{new}"));
-    // `compare` reports it as well.
+    // `compare` reports the parameter as well.
     let asked = [&["compare", "--json", "--data", "d"], &PERIODS[..]].concat();
     let compared = json_of(directory.path(), &asked);
     let first = compared["leaves"][0]["conditions"][0].as_str().unwrap();

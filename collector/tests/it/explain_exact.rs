@@ -39,7 +39,7 @@ fn import(directory: &Path, log: &str) {
     check(directory, &["import", "--data", "d", "log.jsonl"], 0);
 }
 
-/// One line of a log.
+/// Adds a line to a log.
 fn line(log: &mut String, trace: &str, ts_ns: u64, event: &str, attributes: &str) {
     let _ = writeln!(
         log,

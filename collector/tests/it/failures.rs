@@ -10,7 +10,7 @@ const CHECKOUTS: u64 = 600;
 const FIRST_BAD: u64 = 360;
 /// Interval between checkouts of the failing tenant: every fourth is one.
 const TENANTS: u64 = 4;
-/// Carts whose first price failed, and that asked again.
+/// Number of carts whose first call for a price failed, and that called again.
 const RECOVERED: u64 = 7;
 
 type Span<'a> = (

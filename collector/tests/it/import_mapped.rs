@@ -93,7 +93,7 @@ fn the_examples_are_imported_by_their_mappings() {
         "app.log: 3 events, 0 bad lines, 2 lines ignored",
         "",
     );
-    // Both logs tell of one trace: the request as nginx sees it, around what the shop does.
+    // Both logs are of one trace: the request as nginx sees it, around the work of the shop.
     let path = path(directory.path(), "4bf92f3577b34da6a3ce929d0e0e4736");
     let second = 1_767_322_800_000_000_000_i64;
     let nginx = (

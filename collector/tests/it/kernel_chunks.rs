@@ -270,7 +270,7 @@ fn a_request_that_only_the_kernel_knows_is_found() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    // As the table prints it.
+    // The request's id as the table prints it.
     let table = run(&[]);
     let id = table
         .lines()

@@ -60,7 +60,7 @@ fn what_cannot_hold_the_trace_is_not_read() {
         .filter(|path| !before.contains(path))
         .collect();
     assert_eq!(second.len(), 1);
-    // Its pages are damaged, its index is not.
+    // Damages the pages of the second file, but not its page index.
     let mut bytes = std::fs::read(&second[0]).unwrap();
     let upto = bytes.len() / 2;
     bytes[4..upto].fill(0xff);

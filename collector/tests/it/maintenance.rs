@@ -140,7 +140,7 @@ fn what_is_in_use_is_not_compacted() {
 fn directories_of_others_are_refused_and_left_alone() {
     let temporary = tempfile::tempdir().unwrap();
     let directory = temporary.path();
-    // Like `/etc`, it has a directory with the name of a table.
+    // Like `/etc`, the foreign directory has a subdirectory with the name of a table.
     let foreign = directory.join("foreign");
     std::fs::create_dir_all(foreign.join("kernel/install.d")).unwrap();
     std::fs::write(foreign.join("passwd"), "root").unwrap();

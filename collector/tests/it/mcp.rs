@@ -27,7 +27,7 @@ fn tools_are_those_of_the_registry() {
                 "{tool}"
             );
         }
-        // It is the schema of the subcommand's JSON.
+        // The schema of the output is that of the subcommand's JSON.
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!(
             "docs/schemas/{}.json",
             tool["name"].as_str().unwrap()

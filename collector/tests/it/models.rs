@@ -22,8 +22,8 @@ fn imported() -> tempfile::TempDir {
             events.extend([(250, "cache", "ask"), (260, "cache", "answer")]);
         }
         for (at_us, task, event) in events {
-            // The nanoseconds are odd, because a clock of whole microseconds would order nothing
-            // within one.
+            // Most times are not whole microseconds, because a clock of whole microseconds would
+            // order nothing within one.
             let ts_ns = request * 1_000_000_007 + at_us * 1_000;
             log += &format!(
                 r#"{{"trace":"r{request}","host":"h","ts_ns":{ts_ns},"event":"{event}","task":"{task}"}}"#

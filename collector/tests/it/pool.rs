@@ -2,7 +2,7 @@
 
 use crate::common::{check, json_of};
 
-/// Writes samples of three processes that use about 1.5 cores, and of one that uses 3 cores
+/// Writes samples of three processes that use about 1.5 cores each, and of one that uses 3 cores
 /// together with the first one.
 fn samples(directory: &std::path::Path) {
     let mut text = String::from("service,process,ts_ns,value\n");
@@ -133,7 +133,8 @@ fn bursts_are_planned_by_a_goal() {
         number(best, "duty") <= 0.01 && number(best, "whole_per_hour") >= 200.0,
         "{plan}"
     );
-    // 20 ms of 512 at either end.
+    // A window of 512 ms touches requests of 20 ms that begin within 532 ms, and cuts those of two
+    // times 20 ms.
     assert!(
         (number(best, "cut_share") - 40.0 / 532.0).abs() < 1e-6,
         "{plan}"

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::common::{check, json_of};
 
-/// Spans of a page as (id, parent, service, name, from, to) in ms, with a block that it is about.
+/// Span of a page: id, parent, service, name, start and end in ms, and the attribute `block`.
 type Span = (u64, u64, &'static str, &'static str, u64, u64, u64);
 
 /// Three pages: one reads a block again, one reads two, and one is slow.

@@ -14,7 +14,7 @@ struct Call {
     took_s: f64,
 }
 
-/// Calls of one request, as in the text.
+/// Calls of one request in strace's text, and the number of its waits for locks.
 #[derive(Default)]
 struct Requested {
     calls: Vec<Call>,

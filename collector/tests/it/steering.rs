@@ -106,7 +106,7 @@ fn explain_says_first_who_is_slower_and_leads_to_them() {
         "{leaf}"
     );
     assert!(harm.contains(" instead of "), "{harm}");
-    // From one page of two periods to the other, and to others with the later one.
+    // Links lead to the other page of two periods, and to pages of the later period.
     let to_compare = link(&page, "Compare");
     for part in ["before=2026-11-21T10%3A00..", "after=2026-11-21T11%3A00.."] {
         assert!(to_compare.contains(part), "{to_compare}");
