@@ -19,7 +19,7 @@ pub struct VerbAnswer {
 
 /// Subcommands that read a store and have pages.
 pub trait Verbs: Debug + Send + Sync + 'static {
-    /// Returns the subcommands that are pages.
+    /// Returns the pages of the subcommands.
     fn pages(&self) -> &[VerbPage];
 
     /// Checks the arguments of a subcommand without reading the store.

@@ -12,7 +12,7 @@ use stroboscope_render::page::{Html, path_segment};
 
 use super::table::{LinkedTable, Set};
 
-/// Maximum number of locks listed.
+/// Maximum number of locks and futexes listed.
 const LOCKS_LISTED_MAX: usize = 12;
 
 /// Sums the waits by lock, the longest total wait first.
@@ -60,7 +60,7 @@ fn holder(example: &LockExample, own: u64) -> (String, Option<String>) {
     }
 }
 
-/// Writes the table; nothing if the request waited at no lock.
+/// Writes the table; nothing if the request waited at no lock or futex.
 pub(super) fn lock_table(html: &mut Html, request: &Request) {
     let locks = locks(request);
     if locks.is_empty() {

@@ -19,8 +19,8 @@ pub(super) struct PathSum {
     pub(super) longest: Option<usize>,
 }
 
-/// Returns the critical path by operation, the largest part first; empty without a path. These
-/// times and the path's `tail_wait_ns` add up to the latency.
+/// Returns the critical path by operation, the largest part first; empty without a path. The sums'
+/// `time_ns` and the path's `tail_wait_ns` add up to the latency.
 pub(super) fn path_sums(request: &Request) -> Vec<PathSum> {
     let Some(path) = &request.path else {
         return Vec::new();

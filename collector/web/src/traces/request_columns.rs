@@ -11,8 +11,8 @@ use super::columns::{Column, Columns, NONE, VERSION};
 use super::kernel_rows::{rows, thread_name};
 use super::texts::NumberedSet;
 
-/// Flag of a span, in addition to those of [`SpanFlags`]: it names a parent that the tree of spans
-/// does not have.
+/// Flag of a span, in addition to those of [`SpanFlags`]: it names a parent, but is a root of the
+/// tree of spans, because the parent was not recorded or the span is its own ancestor.
 const ORPHAN: u16 = 256;
 /// Flag of a row that is a task of an event log, not a span.
 const TASK: u16 = 512;
@@ -307,7 +307,7 @@ fn events(request: &Request, origin_ns: i64, columns: &mut Columns) {
 }
 
 /// Encodes kernel activity. Shifts each row by the clock correction of its span, if the request has
-/// the span, and the windows of a recording by as much as the recording's last row.
+/// the span, and the windows of a recording by as much as the recording's last row, if it has one.
 fn kernel(
     request: &Request,
     origin_ns: i64,

@@ -52,7 +52,8 @@ impl Fixture {
         Self { directory, router }
     }
 
-    /// Creates a site over 300 simulated requests, after `change` to their rows.
+    /// Creates a site over 300 simulated requests without the spans of the process that sends late,
+    /// after `change` to their rows.
     pub(crate) async fn of_requests(change: fn(&mut Rows)) -> Self {
         let fixture = Self::empty();
         fixture.write("seg-0000000001", change).await;

@@ -377,8 +377,8 @@ fn check_links(page: &str, parameters: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn time_range_and_root_operation_hold_on_all_pages() {
     let fixture = Fixture::of_reports(|_| {}).await;
-    // An answer for a relative time waits for requests over time. Other pages show them if they
-    // have been read.
+    // An answer for a relative time waits until the site has counted requests over time. Other
+    // pages show the counts if they are known.
     fixture.get("/?since=1h").await;
     let all = fixture.get("/").await;
     check_page("/", &all);
