@@ -1,10 +1,10 @@
 //! A service that makes the calls listed in its request, and passes the request's context on to
 //! them. W3C's conformance suite for trace-context requires such a test service.
 //!
-//! `POST /test` with `[{"url": "http://…", "arguments": […]}, …]` calls each url in turn, by `POST`
-//! with the arguments as body. The layers put each call into the trace that the request's headers
-//! name, even while nothing is recorded. `STROBOSCOPE_PROPAGATE=always` gives a trace to requests
-//! that name none, which the suite expects.
+//! `POST /test` with `[{"url": "http://…", "arguments": […]}, …]` calls the urls in turn, by `POST`
+//! with the arguments as body, until a call fails. The layers put each call into the trace that the
+//! request's headers name, even while nothing is recorded. `STROBOSCOPE_PROPAGATE=always` gives a
+//! trace to requests that name none, which the suite expects.
 //!
 //! ```text
 //! STROBOSCOPE_PROPAGATE=always cargo run -p stroboscope-examples --example echo -- --listen 127.0.0.1:5000
@@ -12,7 +12,7 @@
 //! SPEC_LEVEL=2 python test.py http://127.0.0.1:5000/test     # of github.com/w3c/trace-context, directory test
 //! ```
 //!
-//! Without `--listen` it calls itself through a chain of two and prints the response.
+//! Without `--listen` it calls itself through a chain of two and prints the response's status.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -47,7 +47,7 @@ impl Store for Shelf {
 
 async fn serve(listener: TcpListener) -> Result<(), tonic::transport::Error> {
     Server::builder()
-        .layer(ServerLayer::new()) // takes the context out of requests
+        .layer(ServerLayer::new()) // reads the context from requests
         .add_service(StoreServer::new(Shelf))
         .serve_with_incoming(TcpIncoming::from(listener))
         .await
@@ -57,7 +57,7 @@ async fn read(address: String) -> Result<usize, Box<dyn Error>> {
     let channel = Channel::from_shared(address)?.connect().await?;
     let channel = ServiceBuilder::new()
         .layer(ClientLayer::new())
-        .service(channel); // puts it into requests
+        .service(channel); // the layer writes the context into requests
     println!(
         "client works for trace {:032x}",
         stroboscope::current().trace_id()
