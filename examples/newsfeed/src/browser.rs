@@ -29,7 +29,7 @@ const BACKGROUND_TIME: Duration = Duration::from_micros(200);
 /// Running time of the handlers that the page registered for its `onload`.
 const ONLOAD_TIME: Duration = Duration::from_micros(200);
 
-/// Maximum number of bytes of a pagelet whose content is kept with its provenance.
+/// Maximum number of a pagelet's first bytes that are recorded with its provenance.
 const SHOWN_BYTES_MAX: usize = 4_096;
 
 /// Loads pages over one connection to the edge.

@@ -11,7 +11,8 @@ use crate::random::{mix, unit};
 /// Longest delay of a fault, so that a typing error does not hang a demo.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Place in the newsfeed at which a fault can be injected.
+/// Place in the newsfeed at which a fault can be injected. The points of the ranker have no effect
+/// on a wide ranking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultPoint {
     /// The client sends a `count` of at most a block. The web server then reads the user's log from
@@ -45,7 +46,7 @@ pub enum FaultPoint {
     RankerExtraCall,
     /// The store waits in every read, without holding a lock.
     StoreRead,
-    /// The store waits in every read, while it holds the lock of the key's shard.
+    /// The store waits in every read and write, while it holds the lock of the key's shard.
     StoreLock,
     /// The store has only one shard, so all readers contend for its lock. Drawn once, when the
     /// store starts. Takes no duration.

@@ -37,11 +37,11 @@ pub struct FleetOptions {
     pub seed: u64,
     /// True to rank about a hundred candidates of ten generators.
     pub wide: bool,
-    /// Timeout of feature reads in a wide ranking, in milliseconds. The ranker omits candidates
-    /// whose features are missing by then.
+    /// Timeout of feature reads in a wide ranking, in milliseconds from its beginning. The ranker
+    /// omits candidates whose features are missing by then.
     pub feature_timeout_ms: Option<u64>,
     /// Maximum number of requests that the ranker works on at a time; waiting requests go in order
-    /// of their slack.
+    /// of their deadlines, which follow from arrival and predicted slack.
     pub slack_order: Option<usize>,
     /// Time for which a ranker's accelerator scores one candidate of a wide ranking, in
     /// microseconds. Each ranker has one accelerator; without a time, the processor scores.
@@ -122,8 +122,8 @@ pub enum FleetError {
     },
 }
 
-/// Running roles. [`Fleet::stop`] stops them from the client to the store, and dropping the fleet
-/// kills them. If this process itself is killed, their standard input ends, and they stop.
+/// Running roles. [`Fleet::stop`] stops them, and dropping the fleet kills them. If this process
+/// itself is killed, their standard input ends, and they stop.
 #[derive(Debug)]
 pub struct Fleet {
     options: FleetOptions,
@@ -281,7 +281,8 @@ impl Fleet {
         command
     }
 
-    /// Returns the running roles and their process ids, in the order in which they started.
+    /// Returns the roles that were started and not stopped, with their process ids, in the order in
+    /// which they started. A role that ended by itself is among them.
     #[must_use]
     pub fn pids(&self) -> Vec<(&'static str, u32)> {
         self.members
@@ -310,8 +311,8 @@ impl Fleet {
     /// Dropping the future cancels the run: [`Fleet::stop`] then stops the client as well.
     ///
     /// # Errors
-    /// Returns an error if the client fails, or another process ended during the run. Failed
-    /// requests are no error: see the report.
+    /// Returns an error if the client fails, its report cannot be read, or another process has
+    /// ended. Failed requests are no error: see the report.
     pub async fn run_load(&mut self) -> Result<LoadReport, FleetError> {
         let mut command = self.command("client");
         let edge = self
@@ -338,8 +339,8 @@ impl Fleet {
         })
     }
 
-    /// Stops every process, front to back, waits until each has ended, and reports each exit.
-    /// Afterwards no process is left.
+    /// Stops one process after the other, the last started first, waits until each has ended, and
+    /// reports each exit. Afterwards no process is left.
     pub async fn stop(&mut self) -> Vec<ExitReport> {
         let mut stopped = Vec::new();
         if let Some(client) = self.client.take() {

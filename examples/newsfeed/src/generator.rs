@@ -8,8 +8,8 @@ pub(crate) struct Generator {
     pub(crate) name: &'static str,
     /// Number of candidates it proposes for a request.
     pub(crate) candidates: usize,
-    /// Worth of its candidates. Among several candidates, the chance that one is the best is in
-    /// proportion to its worth.
+    /// Worth of its candidates. Among several candidates, the chance that one has the largest
+    /// affinity is in proportion to its worth.
     worth: f64,
 }
 

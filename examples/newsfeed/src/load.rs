@@ -17,7 +17,7 @@ pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
 /// Cause of failure of a request over [`IN_FLIGHT_MAX`].
 pub(crate) const TOO_MANY: &str = "not sent: too many requests under way";
 
-/// Cause of failure of a request that was in flight when the run was stopped.
+/// Cause of failure of a request that panicked, or was in flight when the run was stopped.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
 type Outcome = (LinkKind, Result<Duration, String>);

@@ -71,9 +71,9 @@ pub struct ExitReport {
     pub role: &'static str,
     /// Process id that the role had.
     pub pid: u32,
-    /// Exit status of the role, or the error of waiting for it.
+    /// Exit status of the role, the error of waiting for it, or a note that it was killed.
     pub status: String,
-    /// True if it stopped on request with status 0.
+    /// True if it ended with status 0 and was not killed.
     pub clean: bool,
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn render(
     let draw = |part: usize, count| seed.map(|_| letters(mix(drawing ^ part as u64), count));
     let frame = draw(usize::MAX, frame_bytes);
     let mut body = TrackedBuf::with_capacity(frame_bytes + content.len() * STORY_BYTES, 64);
-    // The number of ads varies, so the frame stands before them: its place never depends on it.
+    // The number of ads varies, so the frame stands before the ads. Its place is therefore fixed.
     if name == "ads" {
         body.push_text(&frame);
     }

@@ -47,7 +47,7 @@ pub struct RankLoad {
 /// Reasons for which the load did not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum RankLoadError {
-    /// The ranker does not answer.
+    /// The ranker's URL is invalid, or the ranker does not answer.
     #[error("cannot reach the ranker: {0}")]
     Unreachable(#[from] tonic::transport::Error),
     /// The rate or the length is impossible.
@@ -59,7 +59,7 @@ impl RankLoad {
     /// Connects to a ranker at `http://…`.
     ///
     /// # Errors
-    /// Returns an error if the ranker does not answer.
+    /// Returns an error if the URL is invalid or the ranker does not answer.
     pub async fn connect(url: String) -> Result<Self, RankLoadError> {
         let load = Self {
             clients: Arc::default(),
@@ -71,7 +71,7 @@ impl RankLoad {
     /// Adds a ranker: from now on requests go to all rankers in turn.
     ///
     /// # Errors
-    /// Returns an error if the ranker does not answer.
+    /// Returns an error if the URL is invalid or the ranker does not answer.
     pub async fn add(&self, url: String) -> Result<(), RankLoadError> {
         let channel = Endpoint::from_shared(url)?.connect().await?;
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);

@@ -41,7 +41,7 @@ const STORIES_MAX: u32 = 100;
 /// Length of a candidate in a value of the store, in bytes.
 const CANDIDATE_BYTES: usize = 8;
 
-/// Number of times that the fault `ranker.longer-loop` reads each part.
+/// Number of times that a generator reads each part under the fault `ranker.longer-loop`.
 const LONGER_LOOP_ROUNDS: u32 = 3;
 
 /// Command-line flags of the ranker.
@@ -70,7 +70,8 @@ pub struct RankerOptions {
     /// Append a line to this file when one more or one fewer instance of the ranker would pay off.
     #[arg(long, value_name = "FILE")]
     capacity_file: Option<PathBuf>,
-    /// Maximum number of requests at a time; waiting requests go in order of their predicted slack.
+    /// Maximum number of requests at a time; waiting requests go in order of arrival plus predicted
+    /// slack.
     #[arg(long, value_name = "COUNT")]
     slack_order: Option<usize>,
     /// Operations that a story's provenance follows: with `data`, copies and calculations; with

@@ -53,7 +53,7 @@ pub struct LinkReport {
 /// measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Minimum: the latency of the least disturbed request.
+    /// Minimum duration.
     pub min_ns: u64,
     /// Arithmetic mean.
     pub mean_ns: u64,

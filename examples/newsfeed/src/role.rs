@@ -49,7 +49,8 @@ pub(crate) struct RoleLine {
 }
 
 impl Role {
-    /// Returns the role's name on the command line, which is also its service in traces.
+    /// Returns the role's name on the command line, which is also its service in traces unless
+    /// `STROBOSCOPE_SERVICE` is set.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -83,7 +84,8 @@ impl Role {
 
 /// Runs the role that `args` describe (`["web", "--store", URL, …]`, without the program's own
 /// name) until it has finished or is stopped. Prints errors to standard error; the status is 2 for
-/// bad flags and 1 for any other error.
+/// bad flags and 1 for any other error. A role that does not stop within 6 s of the end of its
+/// standard input exits the process with status 3.
 pub fn run_role<I>(args: I) -> ExitCode
 where
     I: IntoIterator,
@@ -114,8 +116,8 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Starts recording if `STROBOSCOPE_COLLECTOR` is set; other `STROBOSCOPE_…` variables configure
-/// it. Without recording, each annotation only checks a flag.
+/// Starts recording if `STROBOSCOPE_COLLECTOR` is set and not empty; other `STROBOSCOPE_…`
+/// variables configure the recording. Without recording, each annotation only checks a flag.
 fn record(service: &str) -> Result<Option<Guard>, InitError> {
     let collector =
         std::env::var_os(stroboscope::ENV_COLLECTOR).filter(|address| !address.is_empty());

@@ -1,4 +1,4 @@
-//! Scores candidates, which is the bottleneck of a newsfeed without faults.
+//! Scores candidates, which is the bottleneck of the servers of a newsfeed without faults.
 
 use std::time::Duration;
 

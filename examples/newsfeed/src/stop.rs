@@ -34,12 +34,13 @@ impl Stop {
     /// SIGINT. Must be called inside a tokio runtime.
     ///
     /// With a supervisor (`with_stdin`), the end of standard input stops the role. The pipe closes
-    /// when the supervisor ends, for any reason, so no role outlives its supervisor. The role then
-    /// ignores SIGINT, which a terminal sends to the whole process group, because the supervisor
-    /// handles it.
+    /// when the supervisor ends, for any reason, so no role outlives its supervisor by more than
+    /// [`GRACE`]. The role ignores SIGINT, which a terminal sends to the whole process group,
+    /// because the supervisor handles it.
     ///
     /// # Errors
-    /// Returns an error if the signal handlers cannot be installed.
+    /// Returns an error if the signal handlers cannot be installed, or the thread that watches
+    /// standard input cannot start.
     pub(crate) fn on_signals(with_stdin: bool) -> std::io::Result<Self> {
         let stop = Self::manual();
         let (mut terminate, mut interrupt) = (

@@ -73,7 +73,7 @@ struct AllOptions {
 
 /// Runs the command line `args` (without the program's own name). The status is 2 for bad flags and
 /// 1 for an error. That of `all` is also 1 if a request failed or none succeeded, and 130 after a
-/// signal.
+/// signal. A role exits the process as [`run_role`](crate::run_role) describes.
 pub fn run<I>(args: I) -> ExitCode
 where
     I: IntoIterator,

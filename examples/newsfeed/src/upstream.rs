@@ -26,7 +26,7 @@ pub enum UpstreamError {
     /// The address is not a URL of a gRPC server.
     #[error("--{role} {url:?} is not a URL such as http://127.0.0.1:7001: {problem}")]
     BadUrl {
-        /// Name of the role at the other end.
+        /// Name of the flag: the role at the other end, or `duplicate`.
         role: &'static str,
         /// URL as it was given.
         url: String,

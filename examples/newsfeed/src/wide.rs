@@ -53,8 +53,8 @@ impl Accelerator {
 pub(crate) struct WideRanking {
     pub(crate) reader: Reader,
     pub(crate) cpu: Cpu,
-    /// Timeout of feature reads; candidates whose features are missing by then are omitted. `None`
-    /// waits for all.
+    /// Timeout of feature reads, from the ranking's beginning; candidates whose features are
+    /// missing by then are omitted. `None` waits for all.
     pub(crate) timeout: Option<Duration>,
     /// Accelerator that scores instead of the processor; `None` if the processor scores.
     pub(crate) accelerator: Option<Arc<Accelerator>>,

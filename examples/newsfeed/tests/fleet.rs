@@ -113,7 +113,7 @@ async fn faults_and_links_show_in_the_latency() {
             .iter()
             .all(|link| link.link == LinkKind::Slow3g)
     );
-    // The smallest page, at 1.6 Mbit/s.
+    // Even the smallest page takes longer at 1.6 Mbit/s.
     assert!(
         slow_link.latency.min_ns >= 40_000_000,
         "3g: {} ns\n{slow_link}",

@@ -192,7 +192,7 @@ async fn an_extra_call_changes_the_structure() {
     }
 }
 
-/// Checks the lines that each fault without a duration adds to the request's tree.
+/// Checks the lines that some faults without a duration add to the request's tree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn structural_faults_change_what_they_say() {
     let cases = [
@@ -233,7 +233,7 @@ async fn structural_faults_change_what_they_say() {
                 assert!(!include_str!("tree.txt").contains(line), "{fault}: {line}");
                 assert!(tree.contains(line), "{fault}: no {line} in {tree}");
             }
-            // The attribute that tells requests with the fault from those without.
+            // The attribute `count` distinguishes requests with the fault `client.small-count`.
             let page = spans.iter().find(|span| span.name == "page");
             let count: u64 = page
                 .and_then(|page| page.attributes.get("count")?.parse().ok())
