@@ -1,7 +1,7 @@
-//! The committed code in `src/generated` equals the output of `protox` and `tonic-prost-build` for
-//! `proto/`.
+//! Test that the committed code in `src/generated` equals the output of `protox` and
+//! `tonic-prost-build` for `proto/`.
 //!
-//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-proto` writes it.
+//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-proto` replaces the code.
 
 use std::path::{Path, PathBuf};
 

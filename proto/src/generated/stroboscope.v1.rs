@@ -339,11 +339,11 @@ pub enum LossCause {
     Unspecified = 0,
     /// A thread wrote faster than the drain read.
     RingFull = 1,
-    /// No ring was available: there were too many threads for the memory limit and
-    /// the shared rings were full or in use, or a record was made inside a record.
+    /// No ring was available: the thread had none of its own, and no shared ring
+    /// could take the record. Or the record was made inside a record.
     NoRing = 2,
-    /// Fields did not fit the largest record, or were too many; the record was kept
-    /// without them.
+    /// Fields did not fit the largest record or were too many, or texts of a
+    /// tradeoff were too long. The record was kept without the excess.
     Oversize = 3,
     /// Too many spans were open at once; the oldest were closed as unfinished, or
     /// new ones were not recorded.
@@ -354,16 +354,18 @@ pub enum LossCause {
     CollectorRefused = 6,
     /// A string was truncated; the record was kept.
     StringCut = 7,
-    /// A span's end arrived, but its begin had been lost, or the span had been
-    /// closed because too many were open.
+    /// A span's end arrived, but its begin was not known: it had been lost or
+    /// belonged to an earlier recording, or the span had been closed because too
+    /// many were open.
     EndWithoutBegin = 8,
     /// The shutdown deadline passed before everything was shipped.
     ShutdownDeadline = 9,
     /// A value that should have traveled with a request was malformed, did not fit,
     /// or came from a public caller. This cause counts values, not records.
     BaggageDropped = 10,
-    /// The provenance log of a request was too long, or too many waited. This cause
-    /// counts logs; the request's other records were kept.
+    /// The provenance log of a request was too long, or the waiting logs were too
+    /// many or too large. This cause counts logs; the request's other records were
+    /// kept.
     ProvenanceDropped = 11,
     /// Windows, loads and clock steps were not reported, because the buffer was
     /// full for too long or the shipping thread stood still. This cause counts
