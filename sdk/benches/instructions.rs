@@ -3,8 +3,9 @@
 //!
 //! Each case runs in a process of its own, whose records are discarded. The count includes the loop
 //! around the call. The counts are compared with those in `instructions.txt`, if the compiler is
-//! the one named there, because another compiler makes other code. `STROBOSCOPE_BLESS=1` replaces
-//! the file. For an annotation around other code, the file has the difference from that code.
+//! the one named there and `RUSTFLAGS` is not set, because another compiler makes other code.
+//! `STROBOSCOPE_BLESS=1` replaces the file if all cases are counted. For an annotation around other
+//! code, the file has the difference from that code.
 
 #![allow(missing_docs)]
 

@@ -1,8 +1,8 @@
 //! Compares the cost of a marker with that of a plain system call:
 //! `cargo bench -p stroboscope --bench marker`.
 //!
-//! One thread runs all cases in turn, round after round. The figures are medians. No kernel
-//! recorder is needed. `cargo bench -p stroboscope-kernel` measures the cost that a recorder adds
+//! One thread measures everything, round after round. The figures are medians. No kernel recorder
+//! is needed. `cargo bench -p stroboscope-kernel` measures the cost that a recorder adds
 //! to every system call.
 
 #![allow(missing_docs, unsafe_code)]

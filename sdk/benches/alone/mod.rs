@@ -3,8 +3,8 @@
 //! On rented machines, two processors are often the two halves of one core. Work on the other half,
 //! such as another tenant's or the drain's, slows a round by half, for milliseconds to minutes. A
 //! fixed sequence of additions detects this. It is timed directly before and after each round, and
-//! takes longer if the core is shared. Figures are medians of the rounds that had the whole core. A
-//! round waits up to a limit until the core is free.
+//! takes longer if the core is shared. Figures are of the rounds that had the whole core, or of all
+//! rounds if too few had it. A round waits up to a limit until the core is free.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -45,8 +45,8 @@ pub(crate) fn round(calls: u64, work: impl FnOnce()) -> Round {
     }
 }
 
-/// Times additions that keep a whole core busy, in ns. None waits for another's result, so they
-/// take longer as soon as the core is shared.
+/// Times four independent sequences of additions, in ns. Together they keep a whole core busy, so
+/// they take longer as soon as the core is shared.
 fn additions_ns() -> f64 {
     let start = Instant::now();
     let mut sums = [1u64, 2, 3, 4];
@@ -136,7 +136,7 @@ impl Figure {
         }
     }
 
-    /// Returns a percentile of the ns per call; NaN without rounds.
+    /// Returns a percentile of the ns per call, below the 100th; NaN without rounds.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         self.ns
             .get(self.ns.len() * percent / 100)

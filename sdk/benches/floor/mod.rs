@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::hint::black_box;
 
-/// Number of words of the buffer, as in a thread's largest ring.
+/// Number of words that are used as a ring, as many as a thread's largest ring has by default.
 const WORDS: usize = 1 << 17;
 /// Numbers of words of a begin without fields, and of an end.
 const BEGIN: usize = 4;

@@ -1,5 +1,5 @@
-//! Requests whose headers cost the most to read. On an EPYC of 2024, 600,000 such instructions take
-//! 50 µs, which is the maximum for any request.
+//! Requests whose headers cost the most to read. On an EPYC of 2024, 600,000 instructions of such a
+//! reading take 50 µs, which is the maximum time for the headers of any request.
 
 use std::hint::black_box;
 use std::sync::LazyLock;
@@ -24,7 +24,7 @@ fn numbered(member: impl Fn(usize) -> String) -> String {
     (0..BYTES / 8).map(member).collect::<Vec<_>>().join(",")
 }
 
-/// Headers with members of the maximum length, up to the number of bytes that are read.
+/// Headers with long members, whose total length is almost the maximum that is read.
 static STATES: LazyLock<HeaderMap> = LazyLock::new(|| {
     let member = |n| format!("{:a>240}{n}={:b>256}", "", "");
     let long = (10..30).map(member).collect::<Vec<_>>().join(",");
