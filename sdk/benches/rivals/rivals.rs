@@ -4,8 +4,8 @@
 //! A process has one global `tracing` subscriber, so each stack runs in a child process of its own.
 //! The children live as long as the run. They run one round each in turn, while the others sleep,
 //! so that drift of the machine affects all alike. A figure is the median of the rounds that had
-//! the core alone (see `alone`). `-- ours layer` runs only the stacks whose names contain one of
-//! the words.
+//! the core alone (see `alone`). `-- ours layer` runs only the floors and the stacks whose names
+//! contain one of the words.
 
 #![allow(missing_docs)]
 
@@ -29,10 +29,10 @@ use alone::{Figure, Round};
 const ROUNDS: usize = 61;
 /// Pause after a case of a stack that records, in which its drain finishes.
 const PAUSE: Duration = Duration::from_millis(12);
-/// Name of the case to which all ratios refer.
+/// Name of the case to which the ratios of all cases refer. Goals may refer to other cases.
 const FLOOR: &str = "two counter reads";
 
-/// Names of the cases to which the goals for spans refer.
+/// Names of the cases to which the goals for `span!` and `#[trace]` refer.
 const BY_HAND: &str = "records of a span by hand";
 const BY_HAND_3: &str = "records of a span by hand, 3 integers";
 

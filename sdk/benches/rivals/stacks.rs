@@ -1,5 +1,5 @@
-//! The stacks that are compared. Each case begins a new request in every round, so that the
-//! measurement includes a library's work at the end of a request.
+//! The stacks that are compared. Each case of a stack that records begins a new request in every
+//! round, so that the measurement includes a library's work at the end of a request.
 
 use std::any::Any;
 use std::hint::black_box;
