@@ -1,5 +1,5 @@
 //! A store and a ranker that answer at once, so that the measured time of the web server contains
-//! no waiting for them.
+//! little waiting for them.
 
 use tokio::net::TcpListener;
 use tonic::transport::Server;

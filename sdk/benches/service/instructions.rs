@@ -37,11 +37,11 @@ pub(crate) struct Options {
 
 /// Requests after which memory, connections and tables no longer grow.
 const FEW: usize = 100;
-/// Requests before the count of those with all of their simulated work, which take long.
+/// Like [`FEW`], for requests with all of their simulated work, which take long.
 const FEW_WITH_WORK: usize = 20;
 const WITH_WORK: usize = 40;
 const IDLE: Duration = Duration::from_secs(4);
-/// Simulated work per microsecond that is negligible.
+/// Rounds of simulated work per microsecond, so few that the work is negligible.
 const LITTLE_WORK: &str = "1";
 
 struct Counter<'a> {

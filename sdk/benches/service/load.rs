@@ -1,4 +1,5 @@
-//! The load generator, which sends requests at a fixed rate without waiting for earlier answers.
+//! The load generator, which sends requests at a given mean rate without waiting for earlier
+//! answers, or one after the other.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 //! Measures the cost of Stroboscope in a service: `cargo bench -p stroboscope-bench-service`. A run
-//! takes four to five minutes.
+//! takes about six minutes.
 //!
 //! The service is the newsfeed's web server, in a process of its own. It is compiled three times
 //! from the same sources: with the SDK, with a crate of the same interface that does nothing
