@@ -404,7 +404,7 @@ mod tests {
         assert!((BurstConfig::DEFAULT.duty() - 0.125).abs() < 1e-12);
     }
 
-    /// Generates masks of all shapes: dense, sparse, ones-then-zeros, and masks of low bits only.
+    /// Generates random masks of 64 bits, ones followed by zeros, masks of low bits, and 0.
     fn masks() -> impl Strategy<Value = u64> {
         prop_oneof![
             any::<u64>(),
