@@ -1,7 +1,8 @@
 //! Measures merges, tracked values and queries: `cargo bench -p stroboscope-provenance`.
 //!
 //! One thread measures everything, by its processor time: other programs do not count unless they
-//! slow the processor or its caches down. Each line has the median and the minimum of the rounds.
+//! slow the processor or its caches down. A line with two times has the median and the minimum of
+//! the rounds, per call.
 
 #![allow(missing_docs)]
 
@@ -71,11 +72,11 @@ fn merge_all(log: &mut MergeLog, pairs: &[(Label, Label)]) {
 
 /// Merges of a pattern.
 enum Merges {
-    /// Pairs of so many inputs.
+    /// The pairs, and the number of inputs.
     Pairs(Vec<(u32, u32)>, u32),
-    /// Words of 4 successive inputs.
+    /// Number of merges, into words of 4 successive inputs.
     Words(u32),
-    /// Every other input, into one sum.
+    /// Number of merges, of every other input into one sum.
     Chain(u32),
 }
 
@@ -131,7 +132,7 @@ impl Merges {
 }
 
 /// Times merges of a pattern in logs of one size, and the mean over eight sizes, of which the
-/// largest is 3.4 times the smallest: the memo grows by three quarters.
+/// largest is 3.4 times the smallest, because the memo grows by three quarters at a time.
 fn new_merges(name: &str, pattern: fn(u32) -> Merges) {
     let merges = pattern(MERGES);
     report(&format!("new, {name}"), || merges.round().0);
@@ -264,7 +265,7 @@ fn values() {
     });
 }
 
-/// Resolves outputs as many as those of Ghostscript in the paper, with about as many dependencies.
+/// Resolves as many outputs as Ghostscript has in the paper, with about as many dependencies.
 fn resolve() {
     let mut random = Random(77);
     let mut log = MergeLog::new(Limits::with_nodes((1 << 24) - 1));
