@@ -104,7 +104,7 @@ fn baggage(slack_ms: u64) -> String {
     baggage.to_header().unwrap_or_default()
 }
 
-/// Measures the requests per second that the ranker completes if 400 per second are sent for 3 s.
+/// Measures the requests per second that succeed or fail if 400 per second are sent for 3 s.
 async fn capacity(stage: &mut Stage) -> Result<f64, DemoError> {
     let begin = std::time::Instant::now();
     let ranked = stage.load_with(400.0, 3.0, |_| String::new()).await?;

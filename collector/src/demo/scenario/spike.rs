@@ -97,7 +97,8 @@ pub(super) async fn tell(
     Ok(())
 }
 
-/// Latencies of one run, in ms, and a sample of its answers, by which the quality is judged.
+/// Median latencies in the spike of one run, in ms, and a sample of the spike's answers, by which
+/// the quality is judged.
 struct Course {
     spike_ms: f64,
     by_second: Vec<f64>,
