@@ -44,7 +44,7 @@ pub trait Disk: Debug + Send + Sync {
     /// Creates an empty file.
     ///
     /// # Errors
-    /// Returns the disk's errors, and `AlreadyExists` with [`IfThere::Fail`].
+    /// Returns the disk's errors, and with [`IfThere::Fail`], `AlreadyExists` if the file exists.
     fn create(&self, path: &Path, if_there: IfThere) -> io::Result<Box<dyn DiskFile>>;
     /// Reads a whole file.
     ///

@@ -92,7 +92,7 @@ pub struct TableSize {
     pub table: StoreTable,
     /// Number of the table's files.
     pub files: u64,
-    /// Number of rows in the files that could be read completely.
+    /// Number of rows in the table's intact files.
     pub rows: u64,
     /// Size of the table's files, in bytes.
     pub bytes: u64,

@@ -1,8 +1,8 @@
 //! Checks that a data directory is consistent, and repairs it where possible.
 //!
-//! A check reads all Parquet files of the tables, scans the log, and compares the checkpoint's
-//! ledger with the table of batches. While a collector is running, the check skips comparisons that
-//! the collector's changes would distort.
+//! A check reads all Parquet files that readers of the tables see, scans the log, and compares the
+//! checkpoint's ledger with the table of batches. While a collector is running, the check skips
+//! comparisons that the collector's changes would distort.
 
 mod finding;
 mod ledger;

@@ -47,8 +47,8 @@ pub struct Check {
 }
 
 impl Check {
-    /// Reads the checkpoint, the log and all tables. `is_in_use` states that a collector is
-    /// running.
+    /// Reads the checkpoint, the log and all tables. `is_in_use` states that another process, such
+    /// as a collector, holds the lock of the data directory.
     ///
     /// # Errors
     /// Returns an error if the checkpoint or the log cannot be read, or if the store fails. Damaged
@@ -217,7 +217,7 @@ impl Check {
 
     /// Adds a finding for a segment in the store that is neither below the checkpoint's next
     /// segment nor in the log. Adds none while a collector is running, or if the checkpoint is
-    /// damaged.
+    /// damaged. Reports a missing checkpoint only once.
     fn find_unknown_segment(&mut self, table: StoreTable, segment: u64) {
         if self.report.is_in_use || self.checkpoint.is_none() {
             return;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use crate::decode::OtlpTaken;
 use crate::wal::PayloadKind;
 
-/// Counters of one collector, since it started.
+/// Counters and state of one collector, since it started.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Number of batches stored.
@@ -88,7 +88,7 @@ impl Counters {
             .fetch_add(taken.replaced_texts, Relaxed);
     }
 
-    /// Returns the outcomes of batches so far.
+    /// Returns the outcomes of batches and requests so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let refused = self

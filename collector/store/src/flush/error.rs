@@ -23,7 +23,7 @@ pub enum FlushError {
     /// The collector to which an agent forwards did not accept the segment; contains the reason.
     #[error("{0}")]
     Upstream(String),
-    /// A thread could not be started.
+    /// A thread, or the runtime of its timers, could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }

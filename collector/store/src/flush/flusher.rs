@@ -166,7 +166,7 @@ impl Flusher {
     /// Flushes like [`Flusher::flush`]. `left` are the objects that an earlier attempt wrote.
     fn put(&mut self, segment: u64, left: Vec<Path>) -> Result<(), FlushError> {
         // Skips the conversion of a segment that is flushed but could not be deleted. A repetition
-        // would drop its batches as duplicates, and replace its objects by the other rows.
+        // would drop its batches as duplicates, and overwrite its objects without their rows.
         if segment >= self.checkpoint.next_segment {
             self.begun = Some(segment);
             let converted = match self.unsaved.take_if(|unsaved| unsaved.segment == segment) {

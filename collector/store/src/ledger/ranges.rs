@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Sequence numbers of stored batches. They usually form one run, and each gap adds a run.
+/// Sequence numbers of stored batches. They usually form one run, and each gap between them adds a
+/// run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
     /// First and last number of each run (inclusive, so that `u64::MAX` fits).

@@ -8,11 +8,11 @@ use crate::flush::now_ns;
 use crate::tables::{DeltaLog, StoreTable};
 
 impl Care {
-    /// Commits changes of these tables to their [Delta logs](crate::tables::DeltaLog), if these
-    /// were begun. Callers must call this before they move files that readers no longer list, so
-    /// that the newest version of a log contains no moved files. A log is only an output, so an
-    /// error does not stop the maintenance, but is logged and counted. The log then lists moved
-    /// files until the next commit.
+    /// Commits changes of these tables to the [Delta logs](crate::tables::DeltaLog) that were
+    /// begun. Callers must call this before they move files that readers no longer list, so that
+    /// the newest version of a log contains no moved files. A log is only an output, so an error
+    /// does not stop the maintenance, but is logged and counted. The log then lists moved files
+    /// until the next commit.
     pub(super) fn log_tables(&self, tables: &[StoreTable]) {
         for table in tables {
             if !DeltaLog::is_begun(self.store(), *table) {

@@ -1,4 +1,4 @@
-//! Garbage-collects orphaned files.
+//! Removes files that no listing contains.
 
 use std::collections::BTreeSet;
 use std::path::Path as FsPath;

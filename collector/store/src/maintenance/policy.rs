@@ -39,7 +39,8 @@ pub struct Job {
     pub output: Path,
 }
 
-/// Returns the hour of a table's file by its directory; `None` if that belongs to no hour.
+/// Returns the hour of a table's file by its directory; `None` if the file is in no hour's
+/// directory.
 #[must_use]
 pub fn hour_of(path: &Path) -> Option<Hour> {
     let directory = path.as_ref().split_once('/')?.1.rsplit_once('/')?.0;

@@ -16,8 +16,8 @@ use super::left_out::LeftOut;
 /// map is built.
 const EVENTS_WITHOUT_MAP: usize = 8;
 
-/// Maximum number of spans with equal ids, or of events with equal times and numbers, to which a
-/// span or event is compared to find copies.
+/// Maximum number of spans with equal ids and starts, or of events with equal times and numbers, to
+/// which a span or event is compared to find copies.
 pub const COPIES_COMPARED_MAX: usize = 64;
 
 /// Row of the events table as it is read.
@@ -175,9 +175,10 @@ impl EventAttacher {
     }
 }
 
-/// Drops events inside spans that equal an earlier one, if `may_be_copy` agrees. It should accept a
-/// log line only if its span was copied, because no number tells its copies from repetitions. The
-/// events must be in order of time and number. Returns the number of dropped ones.
+/// Drops events inside spans that equal an earlier one, if `may_be_copy` agrees. `may_be_copy`
+/// should accept a log line only if the line's span was copied, because no number tells copies of a
+/// line from repetitions. The events must be in order of time and number. Returns the number of
+/// dropped ones.
 pub fn drop_event_copies(
     events: &mut Vec<EventRead>,
     may_be_copy: impl Fn(&EventRead) -> bool,

@@ -109,7 +109,8 @@ pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64,
     times_ns
 }
 
-/// Returns the number of nulls of a column; `None` if the file lacks it or does not state it.
+/// Returns the number of nulls of a column; `None` if the file lacks the column, or does not state
+/// the number.
 pub(super) fn nulls(metadata: &ParquetMetaData, column: &str) -> Option<u64> {
     let at = place(metadata, column)?;
     let of_group =

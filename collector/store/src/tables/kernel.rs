@@ -39,7 +39,7 @@ pub struct KernelChunk {
     pub covers_ns: (i64, i64),
     /// Kernel events, in order of time.
     pub events: Vec<Event>,
-    /// Windows within the chunk, in order of time, in monotonic ns.
+    /// Windows within the chunk, in order of time, in ns by the events' clock.
     pub windows: Vec<Window>,
     /// Conversion from monotonic to wall time.
     pub clocks: ClockLog,

@@ -2,8 +2,9 @@
 //!
 //! Rows are sorted by `monotonic_ns`. The file's metadata contains `stroboscope.schema_version` and
 //! `stroboscope.table`, as in all tables. A nullable column is null if it has no meaning for the
-//! kind or its value is unknown. `cpu` and `tid` cannot be null, and are 0 instead. `arg0` of
-//! `lost` and `window` is a monotonic time in ns.
+//! kind. Names, `trace` and `span` are also null if they are unknown; other unknown values are 0.
+//! `cpu` and `tid` cannot be null, and are 0 instead. `arg0` of `lost` and `window` is a monotonic
+//! time in ns.
 //!
 //! | kind | meaning |
 //! |---|---|

@@ -378,8 +378,8 @@ pub(super) fn create(disk: &dyn Disk, path: &FsPath) -> io::Result<Box<dyn DiskF
 impl Directory {
     /// Writes a temporary file, and renames it once its contents are durable. A partial file is
     /// therefore never visible, even after a power cut. The temporary name depends only on the
-    /// path, so the next attempt overwrites a file that a crash left. It is hidden, so that other
-    /// programs that read the directory ignore it.
+    /// path, so the next attempt overwrites a file that a crash left. The temporary file is hidden,
+    /// so that other programs that read the directory ignore it.
     fn publish(&self, path: &FsPath, bytes: &[u8]) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let beside = path.with_file_name(format!(".{name}{UNPUBLISHED}"));

@@ -165,8 +165,7 @@ impl TableFile {
         fields.filter_map(|field| AttributeColumn::of_name(field.name()))
     }
 
-    /// Reports whether any row may begin in `wanted_ns`. Returns true if the times
-    /// are unknown.
+    /// Reports whether any row may begin in `wanted_ns`. Returns true if the times are unknown.
     pub(super) fn may_hold(&self, table: StoreTable, wanted_ns: &RangeInclusive<i64>) -> bool {
         let found = || {
             Ok(table
