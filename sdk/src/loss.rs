@@ -29,13 +29,13 @@ pub enum LossCause {
     /// A string was truncated, because it was too long or the record was nearly full; the record
     /// was kept.
     StringCut,
-    /// A span's end arrived, but its begin was not known: it had been lost, belonged to an earlier
-    /// recording, or had been evicted because too many spans were open.
+    /// A span's end arrived, but its begin was not known: the begin had been lost or belonged to an
+    /// earlier recording, or the span had been evicted because too many spans were open.
     EndWithoutBegin,
     /// The shutdown deadline passed before everything was shipped.
     ShutdownDeadline,
-    /// A value that should have travelled with a request was dropped because it was malformed, did
-    /// not fit, or came from a [public caller](crate::Builder::public_callers).
+    /// A value that should have travelled with a request or a data item was dropped because it was
+    /// malformed, did not fit, or came from a [public caller](crate::Builder::public_callers).
     BaggageDropped,
     /// The provenance log of a request was too long, or the waiting logs were too many or too
     /// large; the request's other records were kept.

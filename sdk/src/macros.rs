@@ -4,8 +4,8 @@
 ///
 /// The name and the keys are constants. A key without a value takes the variable of that name.
 /// Values are numbers of up to 64 bits, booleans, strings, anything wrapped in
-/// [`display`](crate::display) or [`debug`](crate::debug), or options of these. They are evaluated
-/// only while recording is on.
+/// [`display`](crate::display) or [`debug`](crate::debug), or options of these. They are not
+/// evaluated while nothing can be recorded.
 ///
 /// `span!(request: "name")` begins a request, even inside another span. Use it for a request inside
 /// a longer-lived span, such as a connection's or a worker's. Each such request is sampled

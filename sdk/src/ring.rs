@@ -9,10 +9,9 @@
 //!
 //! `head` and `tail` count words without wrapping to the ring's size. The producer publishes a
 //! whole record by storing `head` (release); the consumer frees it by storing `tail` (release).
-//! Neither waits: a full ring rejects the record, and the caller counts it. Positions advance by a
-//! record's length even if the record ran into the slack. The next round then leaves as many words
-//! at the front unused as the record took in the slack. This avoids special cases in the position
-//! arithmetic.
+//! Neither waits: a full ring takes no record. Positions advance by a record's length even if the
+//! record ran into the slack. The next round then leaves as many words at the front unused as the
+//! record took in the slack. This avoids special cases in the position arithmetic.
 
 #![allow(unsafe_code)]
 

@@ -67,7 +67,7 @@ impl fmt::Display for SampleMode {
 const RANDOM_BITS: u32 = 56;
 /// Rejection threshold: a request is sampled if the lowest 56 bits of its trace id are at least
 /// this. OpenTelemetry's consistent samplers decide by the same bits, so requests sampled at one
-/// ratio are also sampled at every higher one. The two constants below have meanings of their own.
+/// ratio are also sampled at every higher one. [`FOLLOW`] has a meaning of its own.
 static THRESHOLD: AtomicU64 = AtomicU64::new(NOBODY);
 /// Samples no request.
 const NOBODY: u64 = 1 << RANDOM_BITS;

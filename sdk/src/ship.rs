@@ -47,7 +47,7 @@ const FAST: usize = 64;
 /// Age in ns at which a batch with news is closed and shipped, even if it is not full.
 const BATCH_AGE_NS: i64 = 200_000_000;
 /// Age in ns at which a batch without news is closed and shipped, with the windows that wait. The
-/// collector makes each batch durable, so shipping these often would cost it syncs of its disk.
+/// collector makes each batch durable, so a shorter age would cost it more syncs of its disk.
 const IDLE_BATCH_AGE_NS: i64 = 60_000_000_000;
 /// Maximum time to wait, when recording ends, for the collector to end the stream.
 const GOODBYE: Duration = Duration::from_millis(200);

@@ -1,4 +1,5 @@
-//! Interface to the operating system. Only this module contains code for particular systems.
+//! Interface to the operating system. Only this module contains code for particular operating
+//! systems.
 //!
 //! | service | Linux | other Unix | other systems |
 //! |---|---|---|---|

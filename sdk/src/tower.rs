@@ -38,7 +38,7 @@ use crate::span::{FutureExt, Span};
 use crate::{request, thread};
 
 /// Layer that opens a server span for each request, in the trace that its headers name. A request
-/// without a trace is an ingress.
+/// without a trace, or from a [public caller](crate::Builder::public_callers), is an ingress.
 ///
 /// The span ends with the response's body, so that it covers a streamed response. It carries the
 /// response's status: a failure by OpenTelemetry's rules has the attribute `error`, and for a gRPC

@@ -35,7 +35,7 @@ const TRANSPORTS: [&str; 22] = [
     "quinn_proto",
     "quinn_udp",
     "reqwest",
-    "runtime::resource", // target of tokio's spans for tokio-console
+    "runtime::resource", // target of tokio's events for tokio-console
     "rustls",
     "tokio",
     "tokio_rustls",

@@ -74,8 +74,8 @@ pub(crate) fn set_ratio(ratio: f64) {
 }
 
 /// Runs a future whose tracked values belong to the current request. Ships the log, if it has
-/// outputs, when the future ends or is dropped. Inside another [`run`] or [`scope`], values belong
-/// to the outer log.
+/// outputs, when the future ends or is dropped. Inside another [`run`] or [`scope`] that has a log,
+/// values belong to that log.
 pub async fn run<F: Future>(future: F) -> F::Output {
     TrackedFuture {
         log: RequestLog::begin(),

@@ -18,8 +18,10 @@ use crate::span_context::SpanContext;
 /// Such a connection reads and writes in its own task, which works for no request, so a kernel
 /// recorder cannot attribute its system calls. The [layer](Layer) tracks the requests under way. A
 /// stream from [`wrap`](Self::wrap) marks its reads and writes with the request they serve if only
-/// one request is possible. If several are possible, it writes no marker, because a guess is worse.
-/// Requests that begin while no markers are written, or outside of any context, are not tracked.
+/// one tracked request is possible. If several are possible, it writes no marker, because a guess
+/// is worse. The layer tracks a request until the head of its response arrives, so later reads of
+/// the response's body may be marked with another request. Requests that begin while no markers are
+/// written, or outside of any context, are not tracked.
 ///
 /// ```no_run
 /// # async fn connect(endpoint: tonic::transport::Endpoint) -> Result<(), tonic::transport::Error> {

@@ -12,8 +12,8 @@ use std::sync::atomic::{
 
 use super::{Consumer, Ring};
 
-/// Stack of rings that wait for their reader. Dropping the stack leaks the rings in it; its one use
-/// is a static.
+/// Stack of rings that wait for their reader. Dropping the stack leaks the rings in it; outside of
+/// tests, its one use is a static.
 #[derive(Debug)]
 pub(crate) struct ConsumerStack {
     /// Topmost ring, as `Arc::into_raw` returned it; null if the stack is empty.

@@ -310,7 +310,7 @@ fn an_hour_without_a_collector_costs_counted_discards_only() {
 }
 
 /// Checks an hour without records: the windows are reported in one batch per minute, and few wait.
-/// Then checks which records are news.
+/// Then checks what is news.
 #[test]
 fn an_idle_hour_is_told_once_a_minute() {
     // Losses of other tests of this process would be news.

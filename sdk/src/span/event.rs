@@ -63,7 +63,7 @@ pub(crate) fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut 
             ticks: ticks(),
             callsite,
             trace_id: current.trace_id(),
-            // An event in an unrecorded span belongs to no span.
+            // A cut context names no recorded span.
             span_id: if current.is_cut() {
                 0
             } else {

@@ -8,7 +8,8 @@ use crate::record;
 
 /// Marks the current span as failed: adds the attribute `error`, and the message as
 /// `otel.status_description`. A later message replaces an earlier one. Outside of spans, and while
-/// the request is not recorded, it has no effect and does not format the message.
+/// the request is not recorded, it has no effect. It formats the message only if the current span
+/// may be recorded.
 ///
 /// ```
 /// # fn work() -> Result<(), std::io::Error> { Ok(()) }

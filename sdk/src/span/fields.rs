@@ -13,8 +13,8 @@ use crate::value::Value;
 
 /// Adds a field to the current span. Use it for values that are known only after the span began,
 /// for example in a function with [`#[trace]`](macro@crate::trace). It replaces a field of the same
-/// name. Outside of spans, and while the request is not recorded, it has no effect and does not
-/// format the value. For a span in a variable, see [`Span::record`].
+/// name. Outside of spans, and while the request is not recorded, it has no effect. It formats the
+/// value only if the current span may be recorded. For a span in a variable, see [`Span::record`].
 ///
 /// ```
 /// # fn load() -> Vec<u8> { Vec::new() }

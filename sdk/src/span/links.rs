@@ -17,8 +17,8 @@ impl Span {
     /// that came with a message. The consumer of a batch calls this once for each message. If one
     /// of the two is known not to be recorded, or the context is invalid, it has no effect.
     ///
-    /// The collector lists a request's links, and its critical path can continue at the producer
-    /// that ended last. A span has at most about 850 links; more count as
+    /// The collector lists a request's links. The request's critical path can continue at the
+    /// producer that ended last. A span has at most about 850 links; more count as
     /// [`Oversize`](crate::LossCause::Oversize).
     ///
     /// ```

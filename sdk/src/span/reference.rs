@@ -33,7 +33,7 @@ enum Step {
     /// Sets a context from outside.
     Scope(usize, usize),
     Event(bool),
-    /// Runs this many steps in a function with `#[trace]`.
+    /// Runs at most this many steps in a function with `#[trace]`.
     Framed(usize),
     CloseFastPath,
     ForgetIds,

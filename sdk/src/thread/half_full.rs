@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use tokio::sync::Notify;
 
-/// Notification for the drain; null before the drain waits for it. Each process in a line of forks
-/// has its own, which is leaked. A child must not access its parent's, which may be locked and may
-/// list waiters of threads that the child lacks.
+/// Notification for the drain; null before the drain waits for it. Each process of a line of forks
+/// that records has its own, which is leaked. A child must not access its parent's, which may be
+/// locked and may list waiters of threads that the child lacks.
 static FILLING: AtomicPtr<Notify> = AtomicPtr::new(std::ptr::null_mut());
 
 pub(super) fn tell_filling() {

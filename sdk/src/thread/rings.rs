@@ -110,8 +110,7 @@ impl Rings {
         larger.or_else(|| others.find_map(|other| other))
     }
 
-    /// Creates a ring that threads without a ring share. Returns `None` if the memory limit allows
-    /// none.
+    /// Returns a ring that threads without a ring share; `None` if the memory limit allows none.
     pub(super) fn make_shared(&self) -> Option<Producer> {
         self.take(1, Purpose::Shared)
     }

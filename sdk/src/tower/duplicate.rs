@@ -68,7 +68,8 @@ pub struct DuplicateStats {
     pub skipped_no_runtime: u64,
     /// Number of requests not copied because they were copies themselves.
     pub skipped_is_duplicate: u64,
-    /// Number of requests not copied because the baggage had no room for the mark of a copy.
+    /// Number of requests not copied because the copy's baggage had no room for the mark of a copy,
+    /// or [`explore`](DuplicateLayer::explore) replaced the mark.
     pub skipped_unmarked: u64,
     /// Number of panics in callbacks.
     pub panicked: u64,
@@ -98,10 +99,12 @@ type OnAnswer = dyn Fn(DuplicateAnswer) + Send + Sync;
 /// by `map_request`. A copy has the URI of its original.
 ///
 /// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can recognise
-/// them ([`baggage::is_duplicate`](crate::baggage::is_duplicate)). Components must not write a
-/// copy's results to data that production reads. Copies answer no user, are not copied again, and
-/// have their own trace. The original waits for nothing. While the service reads its body, the
-/// layer stores the body, up to a maximum length. It sends the copy after the end of the body.
+/// them ([`baggage::is_duplicate`](crate::baggage::is_duplicate)), except those with [public
+/// callers](crate::Builder::public_callers). Components must not write a copy's results to data
+/// that production reads. Copies answer no user, are not copied again by components that recognise
+/// them, and have their own trace. The original does not wait for its copy. While the service reads
+/// the original's body, the layer stores the body, up to a maximum length. It sends the copy after
+/// the end of the body.
 ///
 /// ```no_run
 /// # use stroboscope::tower::CopiedBody;

@@ -247,7 +247,7 @@ mod tests {
         check(b"%zz%2%25", "%zz%2%");
         check(b"%FF-\xff", "\u{fffd}-\u{fffd}");
         check("caf\u{e9}".as_bytes(), "caf\u{e9}");
-        // Checks that little more of a long message is decoded than fits a record.
+        // Checks that the length of what is decoded of a long message has a limit.
         for long in [b"%41".repeat(350_000), b"A".repeat(1_000_000)] {
             let text = message_text(&long);
             assert!((TEXT_BYTES_MAX + 1..=3 * (TEXT_BYTES_MAX + 4)).contains(&text.len()));
