@@ -58,7 +58,7 @@ const END_BYTES: usize = 64;
 const ITEM_HEADER_BYTES: usize = 24;
 
 /// Returns the checksum of a segment, from its offset in the file, its header without the checksum,
-/// and its records. The header of a file has no offset.
+/// and its records. The header of a file, and segments of version 1, have no offset here.
 fn checksum(at: Option<u64>, header: &[u8], records: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(at.map(u64::to_le_bytes).as_ref().map_or(&[], |at| at));

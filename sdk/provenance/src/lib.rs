@@ -16,8 +16,8 @@
 //! assert_eq!(inputs, [0..=0, 10..=13]);
 //! ```
 //!
-//! The log, the sets and the queries need `alloc` only. Tracked values and files need the feature
-//! `std`, which is on by default. `from_json` and `to_json` need the feature `serde`.
+//! The log, the sets and the queries need `alloc` only. Recordings, tracked values and files need
+//! the feature `std`, which is on by default. `from_json` and `to_json` need the feature `serde`.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]

@@ -5,13 +5,13 @@ use crate::label::{INPUTS_MAX, NODES_MAX};
 /// Limits of a log, and the reductions that keep it small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Maximum number of distinct inputs. Further inputs share one label.
+    /// Maximum number of distinct inputs. Further bytes share the last one.
     pub inputs: u32,
     /// Maximum number of nodes. A merge that needs a further one gets an imprecise label. In a
     /// large log, a node and its entry in the memo of merges take at most 16 bytes, 21 while the
     /// memo grows.
     pub nodes: u32,
-    /// Maximum number of sources. The inputs of further sources share one label.
+    /// Maximum number of runs of sources. The bytes of further runs share the last input.
     pub sources: u32,
     /// Maximum number of runs of outputs. Further ones are dropped.
     pub outputs: u32,
@@ -57,13 +57,13 @@ impl Default for Limits {
     }
 }
 
-/// Counts of imprecise labels, repeated nodes, and dropped outputs and items. An imprecise label
+/// Counts of imprecise labels, forgotten nodes, and dropped outputs and items. An imprecise label
 /// contains all inputs on which the value depends, and possibly others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
     /// Merges and ranges that got a block, because the log has the maximum number of nodes or no
-    /// memory. Also merges and outputs that got the block of all inputs, because this log never
-    /// assigned one of their labels.
+    /// memory; a repetition of a recent one does not count. Also merges and outputs that got the
+    /// block of all inputs, because this log never assigned one of their labels.
     pub coarse_merges: u64,
     /// Bytes, and inputs of absorbed logs, that share the label of the last input, because they
     /// would exceed the maximum number of inputs or sources, or because there was no memory.

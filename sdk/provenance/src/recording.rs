@@ -19,8 +19,8 @@ thread_local! {
 ///
 /// Outside of a recording, sources are not tracked: their bytes get the null label. Labels belong
 /// to the recording that created them. In another recording, they name arbitrary inputs, or all of
-/// them, so pass the bytes of such a value on as a source. A merge of different labels outside of
-/// any recording yields [`Label::ALL`], unless one is null.
+/// them. So pass the bytes of a value from another recording on as a source. A merge of different
+/// labels outside of any recording yields [`Label::ALL`], unless one is null.
 #[derive(Debug)]
 pub struct Recording {
     log: Option<Box<MergeLog>>,

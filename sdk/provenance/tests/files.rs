@@ -5,7 +5,7 @@ use stroboscope_provenance::{
     Label, Labels, LogFile, LogWriter, MergeLog, ReadLog, Resolver, inputs_of, sweep,
 };
 
-/// Damage of a file. Numbers are taken modulo the length of the file.
+/// Damage of a file. Its position is taken modulo the length of the file.
 #[derive(Clone, Debug)]
 enum Damage {
     Cut(usize),

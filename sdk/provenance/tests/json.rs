@@ -1,5 +1,5 @@
-//! Compares the labels of values that JSON gave, and of JSON that values gave, with those of texts
-//! that are put together piece by piece.
+//! Compares the labels of values from JSON, and of JSON from values, with the known places of the
+//! values in the text.
 
 #![cfg(feature = "serde")]
 
@@ -190,7 +190,7 @@ impl Order {
     }
 }
 
-/// Returns the bytes of inputs, which must be one range.
+/// Returns the inputs of a label, which must be at most one range.
 fn range(log: &MergeLog, label: Label) -> Range<usize> {
     let inputs = inputs_of(log, label);
     let mut ranges = inputs.ranges();
@@ -267,8 +267,9 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// Breaks a text at a random place. The errors must be those of serde_json without labels, if
-    /// there is only one: a value's text is parsed after its end is found.
+    /// Breaks a text at a random place. If the result is still JSON, the error must be that of
+    /// serde_json without labels. Otherwise another error may come first, because a value's text is
+    /// parsed after its end is found.
     #[test]
     fn errors_name_the_place_in_the_buffer(
         order in order(),
@@ -477,7 +478,7 @@ fn values_in_strings_give_all_bytes_their_labels() {
     }
 }
 
-/// Value in itself, whose text could be as deep as it is long.
+/// Recursive value, whose text can have any depth.
 #[derive(Deserialize, Debug)]
 struct Nested(#[allow(dead_code)] Vec<Tracked<Nested>>);
 

@@ -59,7 +59,7 @@ fn run<L: Linkage>(reduction: Reduction) -> Outcome {
     }
 }
 
-/// Writes the inputs of each variable and of output 0, as the columns of table 2.1.
+/// Returns the inputs of each variable and of output 0, as a column of table 2.1.
 fn column<L: Linkage>(reduction: Reduction) -> Vec<String> {
     let outcome = run::<L>(reduction);
     let set = |label: Label| {

@@ -127,7 +127,7 @@ fn a_finished_log_takes_16_bytes_for_a_node() {
     assert_eq!((log.merge(last, before), log.nodes()), (sum, nodes));
 }
 
-/// Checks that the queries of all outputs agree.
+/// Checks that a sweep and single queries agree on the first byte of each output.
 fn check_queries(log: &impl ReadLog) {
     let labels = log.outputs().iter();
     let labels: Vec<Label> = labels.map(|output| output.labels.at(0)).collect();

@@ -1,8 +1,8 @@
 //! Orders in which threads may poll tasks that record.
 //!
-//! A log has one owner at a time, and threads share only the place of the running recording, which
-//! each thread has for itself. So the order of polls, and their threads, are all the concurrency
-//! that a log may meet. These tests try every order.
+//! A log has one owner at a time, and each thread has its own place for the running recording. So
+//! the order of polls, and their threads, are all the concurrency that a log may meet. These tests
+//! try every order of three polls of each of three tasks.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,7 +44,7 @@ async fn work(id: u64) -> Label {
     (sum ^ byte(4)).label()
 }
 
-/// Returns all orders of so many more polls of each task.
+/// Returns all orders of polls in which each task has the number of polls in `left`.
 fn orders(left: [usize; TASKS]) -> Vec<Vec<usize>> {
     if left.iter().all(|left| *left == 0) {
         return vec![Vec::new()];

@@ -7,7 +7,8 @@ use stroboscope_provenance::{
 
 type Word = Tracked<u32, IndexLinkage>;
 
-/// Returns the first 32 bits of the fractional part of a root of the first primes.
+/// Returns the first 32 bits of the fractional parts of the `root`th roots of the first `count`
+/// primes.
 fn constants(count: usize, root: f64) -> Vec<u32> {
     let is_prime = |n: &u32| (2..*n).all(|by| !n.is_multiple_of(by));
     let primes = (2..).filter(is_prime).take(count);

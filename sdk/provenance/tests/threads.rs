@@ -18,7 +18,7 @@ fn origins(log: &MergeLog, label: Label) -> Origins {
     .collect()
 }
 
-/// Work of one thread: its log, and a label with the origins that it stands for.
+/// Work of one thread: its log, and labels with the origins that they stand for.
 fn work(id: u64, limits: Limits) -> (MergeLog, Vec<(Label, Origins)>) {
     let mut recording = Recording::new(limits);
     let expected = recording.run(|| {
@@ -108,7 +108,7 @@ fn full_logs_absorb_with_losses() {
         assert!(log.nodes() <= limits.nodes && log.inputs() <= limits.inputs);
         for (label, expected) in &labels {
             let found = inputs_of(&log, *label);
-            // Inputs that share one have no source of their own.
+            // The input that further bytes share has no source.
             let shared = limits.inputs - 1;
             let is_shared = found.contains(shared);
             assert!(

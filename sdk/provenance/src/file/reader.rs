@@ -16,7 +16,7 @@ use crate::source::{Item, Labels, Output, Source};
 /// Log in a file, whose nodes stay in the file's bytes, in memory or mapped.
 #[derive(Debug)]
 pub struct LogFile<'a> {
-    /// Index after the last node of each segment of nodes, and the segment's records.
+    /// For each segment with nodes: the index after its last node, and its records.
     nodes: Vec<(u32, &'a [u8])>,
     sources: Vec<Source>,
     outputs: Vec<Output>,
@@ -204,7 +204,8 @@ impl<'a> LogFile<'a> {
     }
 }
 
-/// Reads an item, and returns it with the records after it; `None` if it is cut off or no UTF-8.
+/// Reads an item, and returns it with the records after it; `None` if the item is cut off or its
+/// name is no UTF-8.
 pub(super) fn item(records: &[u8]) -> Option<(Item, &[u8])> {
     let (header, rest) = records.split_at_checked(ITEM_HEADER_BYTES)?;
     let mut numbers = Numbers(header);

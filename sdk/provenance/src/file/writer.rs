@@ -55,7 +55,8 @@ impl<W: Write> LogWriter<W> {
     ///
     /// # Errors
     /// Returns the errors of the writer. The file may then end within a segment. Also returns an
-    /// error if the log is shorter than in the last call: every call must pass the same log.
+    /// error if the log has fewer inputs, nodes, outputs or items than earlier calls wrote: every
+    /// call must pass the same log.
     pub fn append(&mut self, log: &MergeLog) -> io::Result<()> {
         let inputs = log.inputs();
         let is_behind = inputs < self.inputs || log.nodes() < self.nodes;

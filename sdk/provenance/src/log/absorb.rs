@@ -18,8 +18,8 @@ pub struct Translation {
 }
 
 impl Translation {
-    /// Returns a label of the absorbed log as one of the other log; [`Label::ALL`] if the absorbed
-    /// log did not have it.
+    /// Returns a label of the absorbed log as one of the absorbing log; [`Label::ALL`] if the
+    /// absorbed log did not have it.
     pub fn label(&self, label: Label) -> Label {
         match label.kind() {
             LabelKind::Null => Label::NULL,
@@ -42,7 +42,7 @@ impl Translation {
         }
     }
 
-    /// Returns labels of bytes of the absorbed log as those of the other log.
+    /// Returns labels of bytes of the absorbed log as labels of the absorbing log.
     pub fn labels(&self, labels: Labels) -> Labels {
         match (labels, self.inputs) {
             (Labels::Inputs(first), Labels::Inputs(_)) => Labels::Inputs(self.label(first)),

@@ -19,8 +19,9 @@ const BUCKETS_MIN: usize = 4;
 /// Number of successive labels whose nodes share a bucket. It equals the mean number of used slots
 /// per bucket just before the table grows, so a chain of merges fills all buckets evenly.
 const LABELS: u64 = 14;
-/// Distance between the buckets that a search visits, as a 32-bit fraction of the table. It is the
-/// golden ratio: any `N` such steps visit all buckets of a table of `N / 3` buckets.
+/// Distance between the buckets that a search visits after the first one, as a 32-bit fraction of
+/// the table. It is the golden ratio: any `N` such steps visit all buckets of a table of `N / 3`
+/// buckets.
 const DISTANCE: u32 = 0x9E37_79B9;
 
 /// Slots, each with bits of the hash and, in its lowest bits, the index plus one. 0 is empty. Empty

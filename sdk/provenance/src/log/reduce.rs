@@ -4,7 +4,7 @@ use super::MergeLog;
 use crate::label::{Label, LabelKind};
 use crate::node::{Node, Parents};
 
-/// Maximum number of labels that a walk holds for later visits. It skips further ones.
+/// Maximum number of labels that a walk holds for later visits. The walk skips further ones.
 const STACK: usize = 8;
 /// Maximum number of unions that a walk for a block visits.
 const HULL_STEPS: usize = 64;
@@ -30,8 +30,8 @@ impl MergeLog {
         }
     }
 
-    /// Reduces a merge of two distinct labels, `older` being the smaller number; `None` if it needs
-    /// a union.
+    /// Reduces a merge of two distinct labels, `older` being the smaller number; `None` if it finds
+    /// no reduction.
     #[inline]
     pub(super) fn reduce(&self, older: Label, newer: Label, steps: u8) -> Option<ReducedMerge> {
         if let (Some(a), Some(b)) = (self.span(older), self.span(newer)) {

@@ -143,7 +143,7 @@ fn a_full_log_returns_blocks() {
     assert_eq!(log.merge(block, of[100]), block);
     let wider = log.merge(block, node);
     assert_eq!(inputs(&log, wider), (0..=255).collect());
-    // A block contains only inputs that the log assigned.
+    // A query leaves out the inputs of a block that the log has not assigned.
     let end = log.merge(of[499], of[498]);
     assert_eq!(inputs(&log, end), (960..=999).collect());
     assert_eq!(log.losses().coarse_merges, 3);
@@ -240,7 +240,7 @@ fn many_unique_inputs() {
     assert!(log.bytes() < 16 << 20, "{}", log.bytes());
 }
 
-/// Operation of a random program, on labels made before, counted from the newest one.
+/// Operation of a random program. A merge counts its labels back from the newest one.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Source(usize),

@@ -62,7 +62,7 @@ fn kept_max(bytes_max: usize, log: &MergeLog, labels: &[Label]) -> usize {
     kept.max().unwrap_or(0)
 }
 
-/// Labels whose sets all wait for the last merge, and have many pages each.
+/// Labels whose sets all wait for merges at the end of the log, and have many pages each.
 #[test]
 fn sets_that_wait_take_bounded_memory() {
     let (count, step) = if cfg!(miri) {

@@ -48,8 +48,9 @@ struct Input {
 /// of the tracked value around it, or of the whole buffer.
 ///
 /// # Errors
-/// Returns serde_json's error, with the place in the buffer, if the bytes are no such value. Also
-/// returns an error if arrays and objects in a tracked value are deeper than 127.
+/// Returns serde_json's error, with the place in the buffer, if the bytes are no such value. If the
+/// buffer has labels, also returns an error if arrays and objects in a tracked value are deeper
+/// than 127.
 pub fn from_json<'de, T: Deserialize<'de>>(json: &'de TrackedBuf) -> serde_json::Result<T> {
     let input = json.labels().next().map(|_| Input {
         copy: Rc::new(json.clone()),

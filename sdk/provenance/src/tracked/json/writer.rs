@@ -22,8 +22,8 @@ struct Output {
     buffer: TrackedBuf,
     /// Union of the labels of the tracked values that are being written.
     label: Label,
-    /// Union of the labels of tracked values that were written to another place, such as a string.
-    /// A later part of this JSON may be made from that.
+    /// Union of the labels of tracked values that were written to another place, such as a string,
+    /// from which a later part of this JSON may be made.
     unplaced: Label,
 }
 
