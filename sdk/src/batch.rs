@@ -64,7 +64,7 @@ pub(crate) fn set_field(fields: &mut Fields, name: &'static str, value: OwnedVal
     }
 }
 
-/// Span that has ended, for a batch.
+/// Span that has ended or was closed without its end, for a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct FinishedSpan {
     pub(crate) trace_id: u128,

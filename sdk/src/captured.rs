@@ -70,8 +70,8 @@ pub fn capture() -> CapturedContext {
 }
 
 impl CapturedContext {
-    /// Runs `work` in this context, on any thread. If the capture is assumed to belong to no
-    /// request, the thread's current context stays.
+    /// Runs `work` in this context, on any thread. If the capture belongs to no request, or is
+    /// assumed to, the thread's current context stays.
     pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = self.enter();
         work()

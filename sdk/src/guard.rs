@@ -274,8 +274,9 @@ pub struct Stats {
     pub spans: u64,
     /// Number of events added to batches.
     pub events: u64,
-    /// Number of spans, events and provenance logs that were dropped because they began outside the
-    /// exact windows. They are expected and not a loss.
+    /// Number of spans, events and provenance logs of unsampled requests that were dropped because
+    /// they began, or for events happened, outside the exact windows. They are expected and not a
+    /// loss.
     pub trimmed: u64,
     /// Number of spans that have begun and not ended, as far as the drain has read; at most 65,536.
     pub open_spans: u64,

@@ -43,9 +43,10 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// The fields of tracing-opentelemetry have the same meaning here: `otel.name` sets a span's name,
 /// `otel.kind` its kind, `otel.status_code` and `otel.status_message` its status. They may be
 /// recorded after the span began. The kind `server` applies only to a request's first span in the
-/// process. An event at `error` marks its span as failed. A failing HTTP or gRPC status
-/// (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does so, too, by
-/// OpenTelemetry's rules, unless `otel.status_code` is `OK`.
+/// process. An event at `error`, except the events of tower-http and sqlx below, marks its span as
+/// failed. A failing HTTP or gRPC status (`http.response.status_code`, `http.status_code`,
+/// `rpc.grpc.status_code`) does so, too, by OpenTelemetry's rules, unless `otel.status_code` is
+/// `OK`.
 ///
 /// A span called `request`, `http_request` or similar, with a method, and a path or a route, is a
 /// web framework's request span. If it is a client span, or its request's first span in the
@@ -60,9 +61,9 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// processing request" becomes the status of its span.
 ///
 /// sqlx logs an event after each statement, after a slow wait for a connection of its pool, and
-/// after other waits if `PoolOptions::acquire_time_level` is `debug` or above. Inside a span, they
-/// become spans that end at the event. A statement is in `db.query.text`; the collector names its
-/// span by it, without values.
+/// after other waits if `PoolOptions::acquire_time_level` is `debug` or above. Inside a span, each
+/// of these events becomes a span that ends at the event. A statement is in `db.query.text`; the
+/// collector names its span by it, without values.
 ///
 /// # Costs by stack
 ///
@@ -81,10 +82,10 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// `cargo bench -p stroboscope-bench-rivals` measures several of these stacks.
 #[derive(Debug)]
 pub struct TracingLayer<S> {
-    /// The inner recorder handles creation, for which `tracing_subscriber` consults the filter once
-    /// per callsite, or for each span if `gating_all` or another layer requires it. Entering,
-    /// leaving and closing bypass the filter, because it would look the span up in the registry
-    /// each time. They need no filter: spans that it rejects are not in the table.
+    /// The inner recorder handles new spans and events, for which `tracing_subscriber` consults the
+    /// filter once per callsite, or each time if `gating_all` or another layer requires it. Later
+    /// calls for a span bypass the filter, because it would look the span up in the registry each
+    /// time. They need no filter: spans that it rejects are not in the table.
     filtered: Filtered<Recorder, LayerSettings, S>,
 }
 

@@ -26,8 +26,8 @@ use crate::thread_ref::ThreadRef;
 /// Maximum number of open spans: 262,144, in 16 MiB. Further spans are not recorded, but counted as
 /// [`LossCause::OpenSpansFull`].
 const SLOTS_MAX: usize = if cfg!(miri) { 256 } else { 1 << 18 };
-/// Maximum number of free slots that a thread takes at once. It gives back twice as many, and the
-/// rest when it ends.
+/// Maximum number of free slots that a thread takes at once. The thread gives back twice as many at
+/// once, and the rest when it ends.
 const BATCH: usize = 64;
 
 /// Slot for one open span: a cache line without padding, so that all of it is zero until used.

@@ -36,8 +36,8 @@ const READ_LIMIT: ReadLimit = ReadLimit {
     members: MEMBERS_MAX,
     fields: MEMBERS_MAX,
 };
-/// Maximum number of properties of an entry, which bounds the time to parse them. An entry with
-/// more is forwarded as foreign.
+/// Maximum number of properties of an entry, including empty ones. The limit bounds the time to
+/// parse them. An entry with more is forwarded as foreign.
 const PROPERTIES_MAX: usize = 6;
 
 /// Returns the set of letters, digits and `others`, as a table by byte.
@@ -311,7 +311,7 @@ fn parse_entry(key: &str, value: &str, mut properties: Option<&str>) -> Option<E
             return None;
         }
         let property = trim(property);
-        // A one-letter property name and its value.
+        // Only properties with a known one-letter name are split.
         let named = match property.as_bytes() {
             [b't' | b's' | b'i', b' ' | b'\t' | b'=', ..] => split(property, b'='),
             _ => (property, None),

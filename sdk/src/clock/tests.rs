@@ -57,9 +57,9 @@ fn a_step_is_seen_and_lengths_ignore_it() {
     assert_eq!(timeline.duration_ns(1_500_000_000, 2_500_000_000), s as u64);
 }
 
-/// Checks durations across a gap in which only the counter or only the monotonic clock goes on, or
-/// after which the counter is faster. Durations on both sides are exact to 1 µs, and the gap has
-/// the length that the monotonic clock measures.
+/// Checks durations across a gap that the counter and the monotonic clock measure alike or
+/// differently, and after which the counter may be faster. Durations on both sides are exact to
+/// 1 µs, and the gap has the length that the monotonic clock measures.
 #[test]
 fn lengths_survive_suspend_and_migration() {
     let s: i64 = 1_000_000_000;

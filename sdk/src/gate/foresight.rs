@@ -28,7 +28,7 @@ static NAMES_ALL: AtomicBool = AtomicBool::new(false);
 static LONGEST_NS: AtomicI64 = AtomicI64::new(0);
 
 /// Reports whether a window may be open before an outgoing call returns. Also returns true if all
-/// requests get ids. Returns false while no drain reads the records.
+/// calls get ids. Returns false while no drain reads the records.
 #[inline]
 pub(crate) fn opens_soon() -> bool {
     if !is_read() {
@@ -41,7 +41,7 @@ pub(crate) fn opens_soon() -> bool {
     }
 }
 
-/// Sets the tick from which [`opens_soon`] returns true. If all requests get ids, [`opens_soon`]
+/// Sets the tick from which [`opens_soon`] returns true. If all calls get ids, [`opens_soon`]
 /// returns true at once.
 pub(super) fn set_soon_from(ticks: u64) {
     let ticks = if NAMES_ALL.load(Relaxed) { 0 } else { ticks };
