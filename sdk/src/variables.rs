@@ -57,10 +57,10 @@ fn sentence(name: &str, known: &[&str]) -> String {
 #[cfg(feature = "tracing")]
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Finds a word without a level that looks like a misspelled level: one letter is wrong, missing or
-/// added, or two are swapped. The filter would treat it as a target, which hardly ever exists, so
-/// it would match nothing. Returns a message for the first such word, or `None`. This is not an
-/// error, because such a target may exist.
+/// Finds a word without a level that looks like a misspelled level: one letter is wrong, missing,
+/// added or moved, or two are swapped. The filter would treat it as a target, which hardly ever
+/// exists, so it would match nothing. Returns a message for the first such word, or `None`. This is
+/// not an error, because such a target may exist.
 #[cfg(feature = "tracing")]
 pub(crate) fn misspelt_level(variable: &str, directives: &str) -> Option<String> {
     let sorted = |word: &str| {

@@ -1,4 +1,4 @@
-//! Tests every kind of collector address, with and without a token.
+//! Tests every kind of collector address (`http`, `https` and `unix`), and tokens.
 
 mod collector;
 

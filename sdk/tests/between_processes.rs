@@ -21,8 +21,8 @@ use tonic::transport::{Channel, Server};
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Starts a gRPC service behind the server layer and returns its address. It appends the context of
-/// each request to `seen`.
+/// Starts a gRPC service behind the server layer and returns its address. The service appends the
+/// context of each request to `seen`.
 async fn service(seen: Arc<Mutex<Vec<SpanContext>>>) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

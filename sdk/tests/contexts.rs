@@ -1,5 +1,5 @@
 //! Tests one way to pass the context to each kind of place where work continues: tasks, threads,
-//! channels and thread pools. Every span below is a child of `outer`.
+//! channels and thread pools. Every other span is a child of the span `outer`.
 //!
 //! One process can record for one service only, so the tests take turns.
 
@@ -43,7 +43,7 @@ fn work() {
     drop(span!("inner"));
 }
 
-/// Records a span `inner` that stays open over 20 polls, on any number of threads.
+/// Records a span `inner` that stays open over 20 yields, on any number of threads.
 async fn async_work() {
     let inner = async {
         for _ in 0..20 {

@@ -1,5 +1,5 @@
 //! Tests spans that are declared as requests: each begins a trace of its own and has a link to the
-//! span of the connection that contains it.
+//! span of the connection that contains it, if any.
 
 mod collector;
 

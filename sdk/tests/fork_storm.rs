@@ -125,7 +125,8 @@ fn start() -> stroboscope::Guard {
         .unwrap()
 }
 
-/// Uses the SDK in a child: starts recording and records spans of both kinds, also in a new thread.
+/// Uses the SDK in a child: starts recording and records spans of both kinds, and one in a new
+/// thread.
 fn live() {
     let guard = start();
     assert!(guard.is_active());

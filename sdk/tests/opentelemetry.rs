@@ -174,7 +174,8 @@ fn the_propagator_joins_processes_of_both_kinds() {
     map.insert("tracestate".to_owned(), "vendor=1".to_owned());
     map.insert("baggage".to_owned(), "user=7".to_owned());
 
-    // The second one uses the SDK. Its client asks OpenTelemetry's propagator for the headers.
+    // The second one uses the SDK. Its client gets the headers from the SDK's propagator for
+    // OpenTelemetry.
     let mut sent: HashMap<String, String> = HashMap::new();
     propagation::extract(&headers_of(&map)).scope("second", || {
         baggage::set(Scope::Request, "hop", 2u64);

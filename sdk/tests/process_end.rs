@@ -1,4 +1,4 @@
-//! Tests `flush` and the end of a process: all records reach the collector before either is done.
+//! Tests how `flush` and the end of a process wait until the collector has all records.
 
 #![cfg(unix)]
 #![allow(unsafe_code)]
@@ -105,7 +105,7 @@ fn a_thread_records_again_after_a_restart() {
     }
 }
 
-/// Runs the child process of the tests below. `STROBOSCOPE_TEST_ROLE` selects its work. Does
+/// Does the work of a child process of the tests below, which `STROBOSCOPE_TEST_ROLE` selects. Does
 /// nothing without the variable.
 #[test]
 fn role() {

@@ -153,7 +153,7 @@ impl<'a> Surface<'a> {
         self.lines.insert(format!("{text}{needs}"));
     }
 
-    /// Lists everything public in a public module.
+    /// Lists everything in a public module that is public and not hidden.
     fn module(&mut self, path: &[String], shown_as: &str) {
         let module = &self.modules[path];
         for item in &module.items {
@@ -450,7 +450,7 @@ impl<'a> Surface<'a> {
         }
     }
 
-    /// Returns all `impl` blocks with the features that they need.
+    /// Returns all `impl` blocks that are not hidden, with the features that they need.
     fn all_implementations(&self) -> Vec<(&'a ItemImpl, BTreeSet<String>)> {
         let mut found = Vec::new();
         for module in self.modules.values() {

@@ -309,7 +309,7 @@ fn followed_requests_are_whole() {
 }
 
 /// Runs a request that begins between windows and makes steps until the next window ends. `None` if
-/// the machine was too busy: the request began in a window, or made less than 20 steps in it.
+/// the machine was too busy: the request began in a window, or fewer than 20 steps were recorded.
 fn cut_by_an_opening() -> Option<Collector> {
     let recording = Recording::start("128ms/512ms".parse().unwrap(), SampleMode::Follow);
     wait_for("a window to end", || {
@@ -378,7 +378,7 @@ fn a_task_older_than_a_period_is_no_request() {
         .unwrap();
     runtime.block_on(async {
         let server = async {
-            // The task is not polled during the first windows after it was spawned.
+            // The task's first poll lasts longer than the first windows after it was spawned.
             std::thread::sleep(Duration::from_millis(200));
             for _ in 0..40 {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,4 +1,4 @@
-//! Tests `#[trace]` on every kind of function.
+//! Tests `#[trace]` on synchronous, asynchronous and boxed functions, methods, and traits.
 
 mod collector;
 

@@ -1,5 +1,5 @@
-//! Tests a gRPC service that records `tracing` annotations: by default the service's own are
-//! recorded, and those of its transports are not.
+//! Tests a gRPC service that records `tracing` annotations: by default the service's own up to the
+//! level `info` are recorded, and those of its transports are not.
 //!
 //! `cargo test -p stroboscope --test tracing_transports -- --nocapture` prints the records per
 //! request, with and without transports.
@@ -204,8 +204,8 @@ fn run(role: &str, filter: &str) -> Run {
     }
 }
 
-/// Checks that exactly the service's own annotations are recorded. The event outside of any request
-/// makes no trace.
+/// Checks that exactly the service's own annotations up to the level `info` are recorded. The event
+/// outside of any request makes no trace.
 fn check_own_only(run: &Run) {
     let expected = [
         ("page", REQUESTS),

@@ -35,7 +35,7 @@ fn logs(share: f64, work: impl FnOnce()) -> Vec<v1::ProvenanceLog> {
     logs.collect()
 }
 
-/// Adds a number to an order, as a service that tracks its bytes.
+/// Multiplies an order by a price, as a service that tracks its bytes does.
 fn serve(body: &[u8], provenance: &Provenance) -> (Vec<u8>, Provenance) {
     tracked::scope(|| {
         let order = tracked::receive(provenance, "order", body);
@@ -49,7 +49,7 @@ fn serve(body: &[u8], provenance: &Provenance) -> (Vec<u8>, Provenance) {
     })
 }
 
-/// Returns the names of the sources of an output's first byte.
+/// Returns the names of the sources of the first byte of a run of output bytes.
 fn sources(file: &LogFile<'_>, output: usize) -> Vec<String> {
     let inputs = inputs_of(file, file.outputs()[output].labels.at(0));
     let sources = file.sources().iter();

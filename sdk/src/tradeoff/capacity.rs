@@ -23,14 +23,16 @@ pub(super) fn lock() -> CallbackLock {
 /// point's goal (§4.3.3.3). The callback receives the point's name, the advised change, and the
 /// decision with the utilities.
 ///
-/// It is called when the advice has been the same for about three seconds, and again only after
-/// other advice, or none, has lasted as long. It runs in a separate thread, and
-/// [`stats`](super::stats) counts its panics. A new callback replaces the previous one.
+/// It is called when the advice has been the same in 30 consecutive measurements of the load (about
+/// three seconds while requests arrive), and again only after other advice, or none, has lasted as
+/// long. It runs in a separate thread, and [`stats`](super::stats) counts its panics. A new
+/// callback replaces the previous one.
 pub fn on_capacity(callback: impl Fn(&str, Capacity, UtilityDecision) + Send + Sync + 'static) {
     *lock() = Some(Arc::new(callback));
 }
 
-/// Number of 100 ms slices for which the advice must stay the same before the callback is called.
+/// Number of measurements of the load in which the advice must stay the same before the callback is
+/// called.
 const HELD: u32 = 30;
 
 /// Advice of one point over time.
@@ -38,8 +40,8 @@ const HELD: u32 = 30;
 pub(super) struct Advice {
     last: Option<Capacity>,
     slices: u32,
-    /// Last advice that was the same for [`HELD`] slices; `None` if there was none for as long, or
-    /// if the callback's thread could not be created.
+    /// Last advice that was the same in [`HELD`] measurements; `None` if there was none for as
+    /// long, or if the callback's thread could not be created.
     told: Option<Capacity>,
 }
 
@@ -53,7 +55,7 @@ impl Advice {
     }
 
     /// Returns the advice if the callback must be called now, otherwise `None`. The advice must
-    /// have been the same for [`HELD`] slices, and differ from the last one given.
+    /// have been the same in [`HELD`] measurements, and differ from the last one given.
     fn hold(&mut self, advised: Option<Capacity>) -> Option<Capacity> {
         if advised == self.last {
             self.slices = self.slices.saturating_add(1);

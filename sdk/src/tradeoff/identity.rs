@@ -14,8 +14,8 @@ pub(super) struct PointIdentity {
     pub(super) kind: TradeoffKind,
     pub(super) features: &'static [&'static str],
     /// Number of requests that were decided about and still work at the point, in the lower half.
-    /// The upper half is the [generation](crate::generation) that counts them: those of a parent do
-    /// not end in a forked child.
+    /// The upper half is the [generation](crate::generation) that counts them, because a forked
+    /// child does not count its parent's requests.
     under_way: AtomicU64,
     /// Arrival rate, as the bits of an `f64`.
     pub(super) requests_per_second: AtomicU64,
@@ -77,8 +77,8 @@ impl PointIdentity {
         f64::from_bits(self.requests_per_second.load(Relaxed))
     }
 
-    /// Returns the component and the data that it can give up. The component is empty if the name
-    /// has no dot.
+    /// Returns the two parts of the name: the component, and the data that the point can give up.
+    /// The component is empty if the name has no dot.
     pub(super) fn parts(&self) -> (&'static str, &'static str) {
         self.name.split_once('.').unwrap_or(("", self.name))
     }

@@ -41,11 +41,12 @@ pub struct TradeoffStats {
     pub explored: u64,
     /// Number of tradeoffs forced by a timeout or an error.
     pub reacted: u64,
-    /// Number of 100 ms slices, summed over points, in which no tradeoff was predicted to reach the
-    /// goal.
+    /// Number of measurements of a point's load (usually every 100 ms), summed over points, at
+    /// which no tradeoff was predicted to reach the goal.
     pub unmet: u64,
-    /// Number of 100 ms slices, summed over points, in which the models were too old to be used,
-    /// plus requests whose slack prediction failed for this reason.
+    /// Number of measurements of a point's load (usually every 100 ms), summed over points, at
+    /// which the models were too old to be used, plus requests whose slack prediction failed for
+    /// this reason.
     pub stale: u64,
     /// Number of requests whose slack was predicted.
     pub foretold: u64,

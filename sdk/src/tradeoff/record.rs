@@ -70,9 +70,9 @@ fn record(point: &PointIdentity, made: &TradeoffRecord<'_>, is_proactive: bool, 
     );
 }
 
-/// Counts items by their first feature, if it is discrete, in order of first appearance:
-/// `ads=12 pages=3`. Leaves out the values from the first one that does not fit [`TEXT_BYTES`],
-/// which counts as [`LossCause::Oversize`].
+/// Counts items by their first feature, if it is discrete, in order of their first appearance:
+/// `ads=12 pages=3`. Leaves out the first value that does not fit [`TEXT_BYTES`] and all later
+/// ones, and counts one [`LossCause::Oversize`].
 pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'a>; N]>) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for item in items {

@@ -1,4 +1,4 @@
-//! A collector for tests. It serves on a socket and keeps the batches that it gets.
+//! A collector for tests. It serves on a socket and keeps the batches that it does not refuse.
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
@@ -146,8 +146,8 @@ impl Collector {
         receive.recv().unwrap()
     }
 
-    /// Returns the distinct `grpc-encoding` headers of the streams so far. "none" stands for a
-    /// stream without the header.
+    /// Returns the distinct `grpc-encoding` headers of the streams of batches so far. "none" stands
+    /// for a stream without the header.
     pub fn encodings(&self) -> Vec<String> {
         self.encodings.lock().unwrap().iter().cloned().collect()
     }
