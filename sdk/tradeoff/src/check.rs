@@ -12,9 +12,10 @@ pub const POINTS_MAX: usize = 256;
 /// measurements of a curve, class costs, and pieces of a utility.
 pub const WEIGHTS_MAX: usize = 4_096;
 
-/// Maximum number of keys in a slack model, which must fit into a message of the control stream.
+/// Maximum number of keys in a slack model. The model must fit into a message of the control
+/// stream.
 pub const KEYS_MAX: usize = 65_536;
-/// Maximum number of components in a slack model, which must fit into a request's baggage.
+/// Maximum number of components in a slack model. Their slack must fit into a request's baggage.
 pub const SLACK_COMPONENTS_MAX: usize = 16;
 /// Maximum number of edges in a slack model: the pairs of [`SLACK_COMPONENTS_MAX`] components.
 pub const SLACK_EDGES_MAX: usize = SLACK_COMPONENTS_MAX * (SLACK_COMPONENTS_MAX - 1) / 2;

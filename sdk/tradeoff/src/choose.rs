@@ -46,7 +46,7 @@ impl Chooser {
         for (place, item) in items.into_iter().take(u32::MAX as usize).enumerate() {
             let is_cost = item.cost > 0.0 && item.cost.is_finite();
             let cost = if is_cost { item.cost as f32 } else { 0.0 };
-            // An item without a valid cost saves nothing, so it comes last.
+            // An item without a valid cost saves nothing, so it comes after items of finite loss.
             let per_cost = if cost > 0.0 {
                 loss_of(item.loss) / cost
             } else {

@@ -95,8 +95,8 @@ pub struct Scorer {
 #[derive(Clone, Debug, Default)]
 struct FeatureWeights {
     by_value: FxHashMap<Box<str>, f64>,
-    /// Weight of unknown values: the highest known weight, so that items with unknown values are
-    /// given up last. 0 if no weight is known.
+    /// Weight of unknown values: the highest known weight, so that a lack of data does not make an
+    /// item cheap. 0 if no weight is known.
     unknown: f64,
     per_unit: f64,
 }
