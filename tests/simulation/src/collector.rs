@@ -26,7 +26,7 @@ use crate::plan::{Node, Planted};
 
 pub(crate) const ROOT: &str = "/sim/data";
 pub(crate) const PORT: u16 = 4_317;
-/// Time until a collector that failed to start is started again.
+/// Time until a collector or agent that failed to start is started again.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Time that the disk of each node takes for a sync, in ms.
@@ -103,12 +103,12 @@ impl Machine {
             .store(Path::new(ROOT), self.runtime.handle().clone())
     }
 
-    /// Returns the running collector; `None` if none accepts batches.
+    /// Returns the node's running program; `None` if none accepts batches.
     pub(crate) fn live(&self) -> Option<Live> {
         lock(&self.live).clone()
     }
 
-    /// Notes that the collector has been killed.
+    /// Notes that the node's program has been killed.
     pub(crate) fn forget_live(&self) {
         lock(&self.live).take();
     }

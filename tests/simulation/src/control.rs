@@ -39,7 +39,8 @@ struct Conditions {
 struct Outcome {
     /// Processes that had the change before its instant by their own clocks.
     in_time: usize,
-    /// Delay of each late process after the instant, in seconds, in order.
+    /// Time in seconds from the instant, by the true time, until each late process switched, in
+    /// order.
     late_s: Vec<f64>,
 }
 
@@ -80,8 +81,9 @@ impl Conditions {
     }
 }
 
-/// Returns the mean share of a window that two processes record together, if their clocks differ by
-/// the difference of two normal skews. Both have 4 ms bursts every 32 ms.
+/// Returns the share of time that two processes both record, of the time that at least one of them
+/// records, if their clocks differ by the difference of two normal skews. Both have 4 ms bursts
+/// every 32 ms.
 fn common_share(skew_s: f64, random: &mut Random) -> f64 {
     let config = BurstConfig::DEFAULT;
     let rounds = 2_000;

@@ -22,7 +22,7 @@ pub(crate) fn begin(run: impl FnOnce() -> String + Send + 'static) -> Running {
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0, "a pipe");
     // SAFETY: both ends are new, and no other code owns them.
     let (answer, mut to) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
-    // SAFETY: no other thread holds a lock meanwhile that the child takes: there is one test at a
+    // SAFETY: no other thread holds a lock meanwhile that the child takes: one test forks at a
     // time, and the child prints nothing.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "a process");

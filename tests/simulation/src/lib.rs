@@ -42,7 +42,7 @@ const PLANTED_SEEDS: u64 = 80;
 /// Number of concurrent runs.
 const AT_A_TIME: usize = 2;
 
-/// Lock that allows one test at a time, because runs are forked.
+/// Lock that allows one test at a time to fork runs.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn number(variable: &str) -> Option<u64> {
@@ -64,8 +64,8 @@ fn begin(seed: u64, planted: Planted) -> (tempfile::TempDir, fork::Running) {
     )
 }
 
-/// Runs each seed as many times as `times` returns. Passes each seed with its answers to `take`, and
-/// stops once `take` returns false.
+/// Runs each seed as many times as `times` returns. Passes each seed with its answers to `take`,
+/// and stops once `take` returns false.
 fn run_all(
     seeds: std::ops::Range<u64>,
     times: impl Fn(u64) -> usize,

@@ -25,7 +25,8 @@ pub(crate) struct ObjectFaults {
     pub(crate) fail: usize,
     /// The store carries out the request, and returns an error.
     pub(crate) ambiguous: usize,
-    /// The store carries out the request after some others, and returns an error.
+    /// The store carries out a write after some further requests, and returns an error. A read
+    /// fails.
     pub(crate) late: usize,
 }
 
@@ -37,7 +38,8 @@ struct Late {
     options: PutOptions,
 }
 
-/// Action that runs once, before a conditional write, such as a round of another publisher.
+/// Action that runs once, before an update ([`PutMode::Update`]), such as a round of another
+/// publisher.
 pub(crate) type Meanwhile = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
@@ -45,7 +47,7 @@ struct State {
     random: Random,
     faults: ObjectFaults,
     late: Vec<Late>,
-    /// Action, and the number of conditional writes that begin before it.
+    /// Action, and the number of updates that begin before it.
     meanwhile: Option<(usize, Meanwhile)>,
     /// First problem found in the written manifests; `None` if there is none.
     broken: Option<String>,
@@ -60,7 +62,7 @@ pub(crate) struct SimObjects {
     log: Log,
     /// Name of the program that uses this handle, for the log.
     of: &'static str,
-    /// Planted defect: the store ignores the conditions of requests.
+    /// Planted defect: the store ignores the condition of an update.
     is_blind: bool,
     /// Seed and faults of a reader; `None` for other programs. A reader fetches several objects at
     /// a time, so the path of an object decides whether its request fails.
@@ -103,7 +105,7 @@ impl SimObjects {
         lock(&self.state).faults = faults;
     }
 
-    /// Ends all faults; late requests arrive.
+    /// Ends the faults of all programs but readers. Late writes arrive before the next request.
     pub(crate) fn mend(&self) {
         let mut state = lock(&self.state);
         state.faults = ObjectFaults::default();
@@ -111,8 +113,8 @@ impl SimObjects {
         state.late.iter_mut().for_each(|late| late.after = 0);
     }
 
-    /// Sets an action that runs before a conditional write of any program, once `after` other
-    /// conditional writes have begun.
+    /// Sets an action that runs before an update by any program, once `after` other updates have
+    /// begun.
     pub(crate) fn set_meanwhile(&self, after: usize, meanwhile: Meanwhile) {
         lock(&self.state).meanwhile = Some((after, meanwhile));
     }
@@ -154,7 +156,8 @@ impl SimObjects {
         drawn
     }
 
-    /// Carries out the late requests that are due. Called before each new request.
+    /// Carries out the late writes that are due. Called before each put and get; has no effect for
+    /// readers.
     async fn catch_up(&self) {
         if self.reader.is_some() {
             return;

@@ -22,7 +22,7 @@ pub(crate) enum Planted {
     ForwardedBeforeDelivery,
 }
 
-/// A machine with a disk that processes ship to.
+/// A machine with a disk that stores received batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     Collector,
@@ -84,11 +84,11 @@ pub(crate) enum Fault {
     Partition {
         link: usize,
     },
-    /// Loses messages from the collector to the process, and so acknowledgements.
+    /// Loses messages to the sender of batches, and so acknowledgements.
     LoseAnswers {
         link: usize,
     },
-    /// Loses messages from the process to the collector.
+    /// Loses messages from the sender of batches.
     LoseBatches {
         link: usize,
     },

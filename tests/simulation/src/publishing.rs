@@ -106,8 +106,8 @@ impl Publishing {
         publisher.round().map_err(|error| short(&error))
     }
 
-    /// Copies the data directory. A publisher of the copy runs after the original has begun this
-    /// many more conditional writes.
+    /// Copies the data directory, if the publisher has begun and the disk works. A publisher of the
+    /// copy runs once programs have begun this many more updates.
     pub(crate) fn set_copy(&mut self, after: usize, flushed: &Arc<Counters>) {
         let copy = self.directory.join("copy");
         let _ = std::fs::remove_dir_all(&copy);

@@ -36,7 +36,7 @@ const WINDOWS_MS: u64 = 4_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs a seed. The first line of the answer is `OK` or `FAILED`, the second is the reason, and the
-/// others are the log.
+/// others are the plan and the log.
 pub(crate) fn run(seed: u64, planted: Planted, directory: &Path) -> String {
     clock::simulate(seed);
     let log = Log::default();
@@ -286,8 +286,8 @@ impl World {
         for incarnation in last {
             let clock = &self.fleet.clocks[incarnation.host];
             let ahead_ns = clock.wall_ns() - self.wall_of_collector_ns();
-            // A host whose clock is ahead by more receives the switch after its instant, and one
-            // whose clock is behind has not reached the instant.
+            // A host whose clock is ahead by more may receive the switch after its instant, and one
+            // whose clock is behind by more may end before the checked windows do.
             if ahead_ns.abs() > 600_000_000 {
                 continue;
             }
@@ -306,7 +306,7 @@ impl World {
 
     /// Checks that four rounds of the publisher suffice, and that a reader then sees the whole
     /// store. If a copy of the data directory has fenced the publisher, only checks that a reader
-    /// sees one snapshot.
+    /// that can read sees one snapshot.
     fn check_published(
         &mut self,
         stored: &Stored,

@@ -173,7 +173,7 @@ impl World {
         }
     }
 
-    /// Ends all faults.
+    /// Ends all faults except steps of clocks, and starts all programs that do not run.
     pub(super) fn mend(&mut self) {
         for &node in self.plan.clone().settings.nodes() {
             self.machine(node).disk.set_faults(Faults::default());
