@@ -46,7 +46,8 @@ fn calls(line: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Returns what is wrong with a call, by the help of each subcommand.
+/// Returns the fault of a call, by the help: an unknown subcommand, or a flag that the subcommand
+/// lacks.
 fn fault(help: &BTreeMap<String, String>, arguments: &[String]) -> Option<String> {
     let mut name = "stroboscope".to_owned();
     for argument in arguments {

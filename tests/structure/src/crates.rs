@@ -1,11 +1,13 @@
-//! Tests of crates and their manifests: published crates depend only on the crates in their lists
-//! and have the metadata of the registry, and only one module uses the kernel recorder.
+//! Tests of crates and their manifests: published crates depend on no crates of the workspace but
+//! those in their lists, and have the metadata of the registry. Only one module uses the kernel
+//! recorder.
 
 use std::path::PathBuf;
 
 use crate::{code, published, read, root, sources};
 
-/// Rejects dependencies that the list does not allow. Development dependencies are free.
+/// Rejects dependencies on crates of the workspace that the list does not allow. Development
+/// dependencies are free.
 #[test]
 fn crates_know_only_whom_they_may() {
     let may: &[(&str, &[&str])] = &[

@@ -392,8 +392,8 @@ fn installations_are_locked() {
     );
 }
 
-/// Requires that each line of Rust code in the documents of the SDK and of the testkit occurs in a
-/// compiled example.
+/// Requires that each line of Rust code in the documents listed here, except imports and comments,
+/// occurs in a compiled example.
 #[test]
 fn code_in_the_documents_is_that_of_the_examples() {
     let code_of = |line: &str| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{code, published, root, sources, test_files};
 
 /// Names that a crate defines several times; the list may only get shorter. `Words` and
-/// `PlacePointer` of the SDK, and both names of the server, have one meaning: each is defined for
+/// `PlacePointer` of the SDK, and the names of the server, have one meaning: each is defined for
 /// two kinds of build.
 const DOUBLED: [(&str, &[&str]); 2] = [
     (
