@@ -28,7 +28,7 @@ pub struct Finished {
 }
 
 impl Program {
-    /// Creates a fresh data directory.
+    /// Creates a temporary directory, in which the program may create its data directory.
     ///
     /// # Panics
     /// Panics if no temporary directory can be created.
@@ -43,7 +43,7 @@ impl Program {
     /// Returns the binary of this package that has the program's command line.
     ///
     /// # Panics
-    /// Panics if Cargo did not start the test.
+    /// Panics if the path of the test's executable is unknown or too short.
     #[must_use]
     pub fn path() -> PathBuf {
         Self::binary("stroboscope-under-test")
@@ -52,7 +52,7 @@ impl Program {
     /// Returns the binary of this package that has the newsfeed's command line.
     ///
     /// # Panics
-    /// Panics if Cargo did not start the test.
+    /// Panics if the path of the test's executable is unknown or too short.
     #[must_use]
     pub fn newsfeed() -> PathBuf {
         Self::binary("newsfeed-under-test")
@@ -239,7 +239,7 @@ impl Server {
     /// Waits until `find` finds something in the output.
     ///
     /// # Panics
-    /// Panics if the program ends before, or after 30 seconds.
+    /// Panics if the program ends before that, or if nothing is found within 30 seconds.
     pub fn wait_for<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> T {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
@@ -261,8 +261,8 @@ impl Server {
         }
     }
 
-    /// Waits for a line of the output that begins with `mark`. Returns the rest of the line, without
-    /// slashes at its end.
+    /// Waits for a line of the output that begins with `mark`. Returns the rest of the line,
+    /// without spaces around it and slashes at its end.
     ///
     /// # Panics
     /// Panics like [`Self::wait_for`].

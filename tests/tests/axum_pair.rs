@@ -1,6 +1,6 @@
-//! The commonest pair of services: axum, tower-http's `TraceLayer`, functions with `#[tracing::instrument]`, and reqwest
-//! between the two. Two lines in each show all requests, and which of them failed; a layer at each end of the call makes one
-//! request of both halves.
+//! The most common pair of services: axum, tower-http's `TraceLayer`, functions with
+//! `#[tracing::instrument]`, and reqwest between the two. Two lines in each show all requests, and
+//! which of them failed; a layer at each end of the call makes one request of both halves.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -75,7 +75,7 @@ impl Layers {
 async fn ask_back(front: Front, item: u32) -> StatusCode {
     let request = Request::get(format!("{}/stock/{item}", front.back));
     let request = request.body(reqwest::Body::default()).expect("a request");
-    // reqwest's client as a service like others.
+    // Makes reqwest's client a service of tower.
     let client = ServiceBuilder::new()
         .map_request(|request: Request<reqwest::Body>| {
             reqwest::Request::try_from(request).expect("its address is a whole one")
@@ -107,14 +107,15 @@ async fn item(State(front): State<Front>, Path(item): Path<u32>) -> StatusCode {
     }
 }
 
-/// Not a test: one of the services, by `STROBOSCOPE_TEST_ROLE`, in a process of its own.
+/// Runs one of the services in a process of its own. `STROBOSCOPE_TEST_ROLE` selects it. Does
+/// nothing without the variable.
 #[test]
 fn service() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
     let layers = Layers::told();
-    // The two lines, of which the first is longer than most, as this process has no other end.
+    // The two lines. The first one is longer than usual, because only SIGTERM ends this process.
     let recorder = stroboscope::builder().service(&role).flush_on_sigterm();
     let recorder = recorder.env().expect("variables are as they should be");
     let _tracing = recorder.init().expect("recording starts");
@@ -219,7 +220,8 @@ fn operations(of: &Value) -> BTreeMap<String, (u64, u64)> {
         .collect()
 }
 
-/// Spans and failed spans of these operations.
+/// Checks the numbers of spans and of failed spans of these operations, and that there are no
+/// others.
 fn check_operations(of: &Value, expected: &[(&str, u64, u64)]) {
     let found = operations(of);
     for (name, spans, failed) in expected {
@@ -228,7 +230,7 @@ fn check_operations(of: &Value, expected: &[(&str, u64, u64)]) {
     assert_eq!(found.len(), expected.len(), "{found:#?}");
 }
 
-/// Requests, those that failed, and those that went through both services.
+/// Returns the numbers of requests, of failed ones, and of those that went through both services.
 fn count_requests(of: &Value) -> [usize; 3] {
     let requests = of["requests"].as_array().expect("a list");
     let count = |is_it: &dyn Fn(&Value) -> bool| requests.iter().filter(|one| is_it(one)).count();
@@ -251,7 +253,7 @@ fn two_lines_show_requests_and_failures() {
         ("back:look_up", 210, 0),
     ];
     check_operations(&by_operation, &expected);
-    // Nothing travels from one to the other.
+    // No context travels from one service to the other.
     assert_eq!(count_requests(&requests), [510, 60, 0]);
 }
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use stroboscope_tests::{Program, Server};
 
-/// Spans of the large request.
+/// Number of spans of the large request.
 const SPANS: &str = "100000";
 
 fn repository() -> &'static Path {
@@ -158,7 +158,7 @@ fn pages_of_allowed_origins_send() {
     }
 }
 
-/// Rows of a request's timeline, by the modules alone.
+/// Checks the rows of a request's timeline with its modules in node, without a browser.
 #[test]
 fn spans_come_before_what_the_kernel_did() {
     let version = Command::new("node").arg("--version").output();

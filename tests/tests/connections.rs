@@ -1,4 +1,5 @@
-//! A server with a span for each connection and one for each command, as many are: its commands are requests.
+//! A server with a span for each connection and one for each command, as many servers have: its
+//! commands are requests.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -13,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 const ROLE: &str = "STROBOSCOPE_TEST_ROLE";
 const CLIENTS: usize = 4;
-/// Number of commands of each client. They take more than ten seconds, from which a span is a
+/// Number of commands of each client. They take more than ten seconds: a span that long is a
 /// connection without further evidence.
 const COMMANDS: usize = 24;
 const PAUSE: Duration = Duration::from_millis(430);
@@ -55,7 +56,8 @@ async fn run(stream: TcpStream) {
     }
 }
 
-/// Not a test: the server, by `STROBOSCOPE_TEST_ROLE`, in a process of its own.
+/// Runs the server in a process of its own, if `STROBOSCOPE_TEST_ROLE` is set. Does nothing without
+/// the variable.
 #[test]
 fn service() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -106,7 +108,7 @@ async fn client(address: String) {
     }
 }
 
-/// Requests by root operation.
+/// Returns the number of requests by root operation.
 fn count(answer: &Value) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for request in answer["requests"].as_array().expect("a list") {
@@ -140,7 +142,7 @@ fn commands_inside_of_connections_are_requests() {
         for client in clients {
             client.await.expect("it ends");
         }
-        // The server sees that they have gone.
+        // Gives the server time to notice that the clients have gone.
         tokio::time::sleep(Duration::from_millis(100)).await;
     });
     for server in [&mut service, &mut collector] {
@@ -159,7 +161,7 @@ fn commands_inside_of_connections_are_requests() {
     let note = "each child of kv:run counts as a request, because its spans (4 here) outlast many children";
     assert!(found.stderr.contains(note), "{}", found.stderr);
 
-    // A request is found by its own id, and its path is as long as it.
+    // A request is found by its own id, and its critical path takes its whole latency.
     let requests = answer["requests"].as_array().expect("a list");
     let set = requests
         .iter()
@@ -174,7 +176,7 @@ fn commands_inside_of_connections_are_requests() {
     assert_eq!(path["latency_ns"], path["critical_path_ns"], "{path:#}");
     assert_eq!(path["trace"], id);
 
-    // Connections are requests where that is asked for, and so is any operation.
+    // Connections, or any operation, are requests if `--request` says so.
     let whole = program
         .run(&[&all[..], &["--request", "none"]].concat())
         .succeeds()
@@ -184,7 +186,7 @@ fn commands_inside_of_connections_are_requests() {
     let stored = program.run(&[&all[..], &store].concat()).succeeds().json();
     assert_eq!(count(&stored), BTreeMap::from([("kv:set::store", each)]));
 
-    // So may a setting of the data directory say, and an option wins.
+    // A setting of the data directory has the same effect, and an option takes precedence.
     let set = |arguments: &[&str]| {
         let words = [&["store", "set-requests"], arguments].concat();
         let _ = program.run(&words).succeeds();
@@ -204,7 +206,7 @@ fn commands_inside_of_connections_are_requests() {
     set(&["--clear"]);
     assert_eq!(counted(&[]), commands);
 
-    // A model that was kept is of the same requests.
+    // A cached model covers the same requests.
     let roots = |options: &[&str]| {
         let report = program
             .run(&[&["overview", "--json"], options].concat())

@@ -24,7 +24,8 @@ fn check_whole(report: &Value) {
         report["requests"].as_u64(),
     );
     assert!(complete >= Some(1) && complete <= requests, "{report:#}");
-    // Besides fragments of requests older than their burst, only what a client gave up, after 10 s.
+    // Only requests that the client gave up after 10 s are incomplete. Fragments of requests older
+    // than their burst do not count.
     assert!(
         report["incomplete_traces"].as_u64() <= failed(report),
         "{report:#}"
@@ -46,7 +47,7 @@ fn check_whole(report: &Value) {
     assert!(shares > 0.0 && shares < 1.0 + 1e-9, "{report:#}");
 }
 
-/// Requests that took longer than the client's patience.
+/// Returns the number of failed requests: those that took longer than the client waits.
 fn failed(report: &Value) -> Option<u64> {
     report["failed_requests"].as_u64()
 }
@@ -79,9 +80,9 @@ fn mean_ns(report: &Value, name: &str) -> u64 {
         .map_or(0, |found| found.mean_ns)
 }
 
-/// Under a fault that takes `pause_ns` of each request's critical path at least, wherever the processors' time goes: the
-/// operation has that time, and is the bottleneck unless the machine kept requests waiting for something else for longer
-/// than that. No load makes a pause shorter.
+/// Checks a run under a fault that takes at least `pause_ns` of each request's critical path: the
+/// operation has at least that time, and is the bottleneck unless requests waited longer for
+/// something else. No load makes a pause shorter.
 #[track_caller]
 fn check_named(report: &Value, name: &str, pause_ns: u64) {
     check_whole(report);
@@ -113,7 +114,7 @@ fn names_the_bottleneck_and_follows_it_when_it_moves() {
     let program = Program::new();
     let healthy = demo(&program, &[]);
     check_whole(&healthy);
-    // Faults that are large beside what a request takes on this machine under its load of now.
+    // Faults that are large compared with the present duration of a request on this machine.
     let whole_ns: u64 = operations(&healthy)
         .iter()
         .map(|operation| operation.mean_ns)
@@ -139,7 +140,7 @@ fn names_the_bottleneck_and_follows_it_when_it_moves() {
 #[test]
 fn windows_much_shorter_than_a_request_still_give_whole_requests() {
     let program = Program::new();
-    // Those that enter in one are followed, the others are fragments.
+    // Requests that enter in a window are followed, and the others are fragments.
     let short = demo(&program, &["--burst-config", "4ms/32ms"]);
     check_whole(&short);
     let (complete, requests) = (

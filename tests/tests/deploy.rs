@@ -27,7 +27,7 @@ fn tool(name: &str) -> PathBuf {
     name.into()
 }
 
-/// Runs the tool. If it is missing, prints this and returns `None`.
+/// Runs the tool. If it cannot be started, prints the reason and returns `None`.
 fn checked(test: &str, name: &str, arguments: &[&str], install: &str) -> Option<Output> {
     match Command::new(tool(name)).args(arguments).output() {
         Ok(output) => Some(output),
@@ -43,7 +43,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(out).into_owned() + &String::from_utf8_lossy(err)
 }
 
-/// Each unit with one of its drop-ins.
+/// Units, each with one of its drop-ins, if any.
 const UNITS: [(&str, Option<&str>); 4] = [
     ("stroboscope.service", None),
     ("stroboscope.service", Some("gateway.conf")),
@@ -56,7 +56,7 @@ fn the_units_of_systemd_are_valid_and_let_little_through() {
     for (unit, drop_in) in UNITS {
         let directory = tempfile::tempdir().expect("a directory");
         let text = std::fs::read_to_string(deploy(unit)).unwrap();
-        // systemd looks whether the program is there.
+        // systemd checks that the program exists.
         let text = text.replace("/usr/bin/stroboscope", &Program::path().to_string_lossy());
         let path = directory.path().join(unit);
         std::fs::write(&path, text).unwrap();
@@ -77,7 +77,7 @@ fn the_units_of_systemd_are_valid_and_let_little_through() {
             "{unit} {drop_in:?}: {}",
             said(&verified)
         );
-        // Of 100: from 20 on it would say MEDIUM or worse of far fewer rules.
+        // The exposure must not exceed 20 of 100.
         let security = [
             "security",
             "--offline=true",
@@ -142,7 +142,7 @@ fn the_containerfile_has_no_findings() {
 }
 
 const CHART: &str = "helm/stroboscope";
-/// Values with which the chart has all that it can have.
+/// Values that enable all parts of the chart.
 const ALL_VALUES: &str = "helm/stroboscope/ci/all-values.yaml";
 
 /// Runs helm's subcommand on the chart with the values in the file, or with its own. Returns its
@@ -366,7 +366,7 @@ fn the_service_manager_is_told_and_probes_are_answered() {
         .fails_with(2, &["no collector answers", &pages]);
 }
 
-/// The permissions of a directory and of all that is in it, by name.
+/// Returns the permissions of a directory and of everything below it, by path.
 fn modes(directory: &Path) -> BTreeMap<PathBuf, u32> {
     let mut found = BTreeMap::new();
     let mut open = vec![directory.to_owned()];

@@ -18,7 +18,7 @@ fn line(trace: &str, task: &str, event: &str, ts_ns: i64) -> Line {
     }
 }
 
-/// Two tasks, one after the other.
+/// Returns the lines of two tasks, one after the other.
 fn good_lines() -> String {
     event_lines(&[
         line("r1", "server", "begin", 1_000),
@@ -112,7 +112,7 @@ fn environment_of_a_service() {
         "localhost:4317",
         &["STROBOSCOPE_COLLECTOR", "localhost:4317", "http://"],
     );
-    // What is misspelt changes nothing, and that is said; it must not stop a service.
+    // A misspelt variable only causes a warning: it must not stop a service.
     let (success, said) = store("STROBOSCOPE_BURSTCONFIG", "always");
     assert!(success, "{said}");
     assert!(
@@ -124,7 +124,7 @@ fn environment_of_a_service() {
     assert!(success && !said.contains("is not known"), "{said}");
 }
 
-/// A collector on free ports, and where it takes gRPC and shows pages.
+/// Starts a collector on free ports. Returns it with its addresses for gRPC and for pages.
 fn collect(program: &Program, more: &[&str]) -> (Server, String, String) {
     let mut command = program.command(&["collect"]);
     command
@@ -137,7 +137,7 @@ fn collect(program: &Program, more: &[&str]) -> (Server, String, String) {
     (server, address, pages)
 }
 
-/// One process of the newsfeed, which ships to an address.
+/// Starts a process of the newsfeed that ships to an address.
 fn service(collector: &str) -> Server {
     let mut command = std::process::Command::new(Program::path());
     command
@@ -264,7 +264,7 @@ async fn call(address: &str, path: &str) -> tonic::Status {
     call_with(address, path, &[0; 5]).await
 }
 
-/// Calls a gRPC method with the begin of a message.
+/// Calls a gRPC method with a message, or only with its beginning.
 async fn call_with(address: &str, path: &str, message: &'static [u8]) -> tonic::Status {
     let stream = tokio::net::TcpStream::connect(address)
         .await
@@ -284,13 +284,13 @@ async fn call_with(address: &str, path: &str, message: &'static [u8]) -> tonic::
         .expect("ready")
         .send_request(request, false)
         .expect("sent");
-    // It may answer before.
+    // The collector may answer before.
     let _ = body.send_data(message.into(), true);
     let response = response.await.expect("an answer");
     if let Some(status) = tonic::Status::from_header_map(response.headers()) {
         return status;
     }
-    // Behind the answer.
+    // The status is in the trailers.
     let mut body = response.into_body();
     while let Some(chunk) = body.data().await {
         let _ = chunk.expect("a body");
@@ -311,7 +311,7 @@ async fn otlp_clients_are_told_what_is_taken() {
     // Five bytes are an empty request, which is a success.
     let traces = call(&address, &otlp("trace", "v1", "TraceService")).await;
     assert_eq!(traces.code(), tonic::Code::Ok, "{traces:?}");
-    // One that says it is of 65 MiB is too large, which no retry mends: no client may take it for overload.
+    // A message of 65 MiB is too large. No client may take this for overload, and retry.
     let large = &[0, 0x04, 0x10, 0, 0];
     let large = call_with(&address, &otlp("trace", "v1", "TraceService"), large).await;
     assert_eq!(large.code(), tonic::Code::ResourceExhausted, "{large:?}");
@@ -451,7 +451,7 @@ fn a_damaged_file_in_the_store_is_named_and_the_rest_is_read() {
         );
         run.fails_with(1, &[&name]);
     }
-    // Bytes turned over in the middle: either noticed and named, or of no consequence; never a panic.
+    // Inverted bytes are either noticed and named, or have no effect; none causes a panic.
     for at in (0..whole.len()).step_by(whole.len() / 40 + 1) {
         let mut turned = whole.clone();
         turned[at] ^= 0xff;
@@ -485,14 +485,14 @@ fn parquet_files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
 async fn garbage_over_grpc_is_refused_by_name_and_others_are_served() {
     let program = Program::new();
     let (mut server, address, pages) = collect(&program, &[]);
-    // Bytes that are no HTTP/2 at all.
+    // Bytes that are no valid HTTP/2.
     for garbage in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
         &[0xffu8; 4_096][..],
         &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nxxxxxxxxxxx"[..],
     ] {
         let mut stream = TcpStream::connect(&address).expect("it listens");
-        // It may hang up first.
+        // The collector may close the connection first.
         let _ = stream.write_all(garbage);
     }
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");

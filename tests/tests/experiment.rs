@@ -1,13 +1,14 @@
-//! An experiment on the newsfeed's real processes: half of its users get slower code, and halves of the others do not differ.
+//! An experiment on the newsfeed's real processes: half of its users get slower code, and halves of
+//! the others do not differ.
 
 use serde_json::Value;
 use stroboscope_newsfeed::{Fleet, FleetOptions};
 use stroboscope_tests::{Program, Server};
 
-/// Additional time of the code of partition 1, once per page. It is large compared with the
+/// Additional time of the code of partition 1, once per page, in ns. It is large compared with the
 /// variation of pages on a busy machine.
 const SLOWER_NS: f64 = 150e6;
-/// A timer is late, at worst by so much where others want the processors, too.
+/// Maximum delay of a timer if other programs use the processors, in ns.
 const LATE_NS: f64 = 30e6;
 
 /// Records about 200 whole pages.
@@ -50,7 +51,7 @@ fn experiment(program: &Program, sides: &[&str]) -> Value {
     program.run(&all).succeeds().json()
 }
 
-/// Returns the row of pages, or else the only row.
+/// Returns the row of pages, or else the first row of the metric.
 fn of_pages<'a>(found: &'a Value, metric: &str) -> &'a Value {
     let rows = found["metrics"].as_array().expect("metrics");
     let of = |root: bool| {
@@ -72,7 +73,7 @@ async fn slower_code_of_one_partition_is_found_and_equal_users_do_not_differ() {
     );
     let mean = of_pages(&found, "mean");
     assert_eq!(mean["differs"], true, "{found:#}");
-    // Each page of the test has that pause, and a late timer's excess at most.
+    // Each page of the test has that pause, plus at most the delay of a late timer.
     let control_ns = mean["control_ns"].as_f64().expect("a time");
     let end = |key: &str| mean[key].as_f64().expect("bounded");
     let (least, most) = (SLOWER_NS / control_ns, (SLOWER_NS + LATE_NS) / control_ns);
@@ -97,7 +98,7 @@ async fn slower_code_of_one_partition_is_found_and_equal_users_do_not_differ() {
         "{mean:#}"
     );
 
-    // The same processes said what they use, once a second.
+    // The same processes reported their use of processors once a second.
     let pooled = program.run(&["pool", "--service", "web", "--with", "store", "--json"]);
     let pooled = pooled.succeeds().json();
     assert_eq!(pooled["services"][0]["processes"], 1, "{pooled:#}");
@@ -107,7 +108,7 @@ async fn slower_code_of_one_partition_is_found_and_equal_users_do_not_differ() {
         pooled["is_normal"], false,
         "seconds are too few: {pooled:#}"
     );
-    // What a larger mask would bring is planned by the same store.
+    // The same store serves to plan a burst-config that records more.
     let plan = program.run(&[
         "burst",
         "plan",

@@ -24,7 +24,8 @@ use stroboscope_tests::{Program, Server};
 const WRONG: &str = "ranker";
 const AHEAD_NS: i64 = 30_000_000;
 
-/// libfaketime for programs with threads, where Debian puts it.
+/// Returns the path of libfaketime for programs with threads, as Debian installs it. Returns `None`
+/// if it is missing.
 fn library() -> Option<PathBuf> {
     let directories = std::fs::read_dir("/usr/lib")
         .ok()?
@@ -57,7 +58,8 @@ fn wall_ns() -> i64 {
     i64::try_from(since.as_nanos()).expect("and before 2262")
 }
 
-/// Records the newsfeed with every request whole; when the wrong process began at the latest and at the earliest.
+/// Records the newsfeed with every request whole. Returns the time before its processes start, in
+/// ns since 1970.
 async fn record(program: &Program, library: &std::path::Path, faketime: &str) -> i64 {
     let mut command = program.command(&["collect"]);
     command.args([
@@ -86,7 +88,7 @@ async fn record(program: &Program, library: &std::path::Path, faketime: &str) ->
     let load = fleet.run_load().await.expect("a report");
     let stopped = fleet.stop().await;
     assert!(stopped.iter().all(|one| one.clean), "{stopped:?}");
-    // Requests that gave up on a busy machine were recorded like others, and are compared like others.
+    // Requests that the client gave up on a busy machine are recorded and compared, too.
     assert!(load.ok >= 5, "{load:?}");
     assert!(server.stop(libc::SIGTERM).success(), "{}", server.said());
     started_ns
@@ -129,7 +131,8 @@ struct Truth {
     errors_ns: BTreeMap<String, i64>,
 }
 
-/// Computes the truth. Checks that no time is farther from it than the bound of its request.
+/// Computes the truth. Checks that no span's start or end differs from it by more than the bound of
+/// its request, plus `unsure_ns` and 1 µs.
 fn truth(
     program: &Program,
     clock: &Clock,
@@ -332,7 +335,7 @@ fn a_wrong_clock_gives_the_model_that_a_right_one_gives() {
             .map(|batch| batch.from_ns)
             .min()
             .expect("the wrong process recorded");
-        // The clock is faked from the process's start on, which lies between these two.
+        // libfaketime's clock starts with the process, between `started_ns` and `origin_ns`.
         let clock = Clock {
             origin_ns: first_ns - AHEAD_NS,
             rate,
@@ -395,7 +398,8 @@ fn a_wrong_clock_gives_the_model_that_a_right_one_gives() {
         );
 
         let hosts = clocks["hosts"].as_array().expect("hosts");
-        // Each kernel's word on its clock came with the records, and hosts that it says are not kept right are named.
+        // The records include each kernel's report on its clock, and hosts whose kernel reports no
+        // synchronization are named.
         let unsynchronised = |value: &Value| {
             value["unsynchronised_hosts"]
                 .as_array()

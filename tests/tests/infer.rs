@@ -19,7 +19,8 @@ struct Inferred {
     mutual_exclusion: BTreeSet<(Label, Label)>,
 }
 
-/// The definition, word by word: every hypothesis about every pair, until a trace contradicts it.
+/// Applies the definition literally: every hypothesis about every pair holds until a trace
+/// contradicts it.
 fn brute_force(lines: &[Line]) -> Inferred {
     let mut traces: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
     for line in lines {
@@ -92,7 +93,7 @@ fn segments(events: &[&Line]) -> Vec<(Label, i64, i64)> {
         .collect()
 }
 
-/// Reads the contract of `infer --json`.
+/// Parses the output of `infer --json`.
 fn inferred(json: &Value) -> Inferred {
     let text = |segment: &Value, key: &str| segment[key].as_str().expect(key).to_owned();
     let mut labels = BTreeMap::new();
@@ -155,8 +156,8 @@ fn infer(lines: &[Line]) -> Inferred {
     let program = Program::new();
     let log = program.file("events.jsonl", event_lines(lines));
     let _ = program.run(&["import", &log]).succeeds();
-    // No thread of control goes from one host to another and comes back: only whoever knows that the clocks are one can
-    // order what different hosts did.
+    // No task moves from one host to another and back, so hosts can be ordered only if their clocks
+    // are trusted.
     inferred(
         &program
             .run(&["infer", "--json", "--trust-clocks"])
@@ -165,7 +166,8 @@ fn infer(lines: &[Line]) -> Inferred {
     )
 }
 
-/// 2,000 requests of 40 segments: parallel branches, sequences, and a lock that any of them may need.
+/// Infers from 2,000 requests of 40 segments: parallel branches, sequences, and a lock that any
+/// segment may need.
 #[test]
 fn equals_brute_force_on_random_structures_in_any_order() {
     let seeds = std::env::var("STROBOSCOPE_SEEDS")
@@ -204,7 +206,8 @@ fn equals_brute_force_on_random_structures_in_any_order() {
     );
 }
 
-/// Calls from one host to another whose clock is far ahead, with jitter; the clocks are compared by the calls themselves.
+/// Calls from one host to another whose clock is far ahead, with jitter. The calls themselves serve
+/// to compare the clocks.
 #[test]
 fn clocks_that_differ_are_found_out_and_corrected() {
     const AHEAD_NS: i64 = 80_000_000;
@@ -254,7 +257,8 @@ fn clocks_that_differ_are_found_out_and_corrected() {
         error_ns < 500_000,
         "the call of least delay decides: {pair}"
     );
-    // The three segments in their order; as recorded, the server's would seem to run after the call was over.
+    // The three segments are in their order. As recorded, the server's would seem to run after the
+    // call.
     assert_eq!(
         inferred["segments"].as_array().map(Vec::len),
         Some(3),

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use stroboscope_tests::{Program, Server};
 
-/// Reports whether the kernel can be recorded here. Fails on a machine that should support it.
+/// Reports whether the kernel can be recorded here. Panics if recording fails on a machine that
+/// should support it.
 fn is_allowed(test: &str) -> bool {
     let tried = Program::new().run(&["kernel", "record", "--seconds", "0.05"]);
     if tried.status.success() {
@@ -46,7 +47,8 @@ fn one_call_per_property_jumps_out() {
         return;
     }
     let program = Program::new();
-    // Slow enough that requests seldom share a connection on a busy machine: what they share is nobody's.
+    // At this rate, requests seldom share a connection, even on a busy machine. Shared calls belong
+    // to no request.
     let demo = [
         "demo",
         "--json",
@@ -116,7 +118,7 @@ fn look_at_one_request(data: &str) {
         calls.len() > 20 && kernel["on_cpu"].as_array().is_some_and(|on| on.len() > 5),
         "{view:#}"
     );
-    // Each of them is owned by a span that the store has, and lies within it but for a little of its edges.
+    // At least nine of ten calls belong to a span in the store, and begin within it, up to 100 µs.
     let spans = view["requests"][0]["spans"].as_array().expect("spans");
     let of = |call: &Value| spans.iter().find(|span| span["span"] == call["span"]);
     let within = calls.iter().filter(|call| {
@@ -152,7 +154,7 @@ fn look_at_one_request(data: &str) {
     );
 }
 
-/// The store's index has a plain lock of `std` for each shard, which no marker speaks of.
+/// The store's index has a plain lock of `std` for each shard, which no marker mentions.
 #[test]
 fn the_lock_that_makes_requests_wait_has_the_first_row() {
     const TEST: &str = "the_lock_that_makes_requests_wait_has_the_first_row";
@@ -188,7 +190,7 @@ fn the_lock_that_makes_requests_wait_has_the_first_row() {
     );
     assert_eq!(lock["waiting"][0]["operation"], "store:read", "{lock:#}");
     let ns = |value: &Value| value["total_ns"].as_u64().expect("a sum");
-    // Reads wait for reads: who holds it sleeps for 10 ms.
+    // Reads wait for reads: the holder of the lock sleeps for 10 ms.
     let by_store: u64 = lock["holding"]
         .as_array()
         .expect("holders")
@@ -252,7 +254,8 @@ fn what_a_killed_recorder_had_stored_is_kept_and_the_next_one_starts() {
     assert!(overview["events"].as_u64() > Some(0), "{overview:#}");
 }
 
-/// The program without any rights, or nothing where that cannot be tried.
+/// Returns a command of the program without capabilities. If `setpriv` fails, prints this and
+/// returns `None`.
 fn without_rights(test: &str, program: &Program, arguments: &[&str]) -> Option<Command> {
     let drop_all = ["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"];
     let probe = Command::new("setpriv").args(drop_all).arg("true").output();
@@ -316,11 +319,13 @@ fn without_rights_the_message_says_which_and_collecting_goes_on() {
     );
 }
 
-/// CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER and CAP_NET_BIND_SERVICE, which every collector may need.
+/// CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER and CAP_NET_BIND_SERVICE, which every
+/// collector may need.
 const KEPT: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 10;
 const BPF: u64 = 1 << 39;
 
-/// Looks at each thread of a collector: it has no capability but those kept, and `recorder` of the thread that records.
+/// Checks that each thread of a collector has no capabilities but [`KEPT`] and, if it records the
+/// kernel, `recorder`.
 fn check_capabilities(server: &Server, recorder: u64) {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
     let statuses = threads.flatten().map(|thread| thread.path().join("status"));

@@ -87,7 +87,7 @@ impl Sender {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             };
-            // Ends with an error when the collector dies; then all starts anew.
+            // The session ends with an error when the collector dies. The loop then connects again.
             let _ = self.session(channel, &stop).await;
         }
         self

@@ -1,5 +1,5 @@
-//! A policy's way: from the file that `tradeoffs learn` wrote, through `collect`, to the SDK in a service; changed while
-//! both run, and spoilt.
+//! A policy's way from the file that `tradeoffs learn` writes, through `collect`, to the SDK in a
+//! service. The file changes while both run, and is damaged.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A page of two requests of user 7: a fast call, and a slow one in parallel.
+/// Returns spans of 20 pages of user 7, each with a fast call and a slow one in parallel.
 fn recorded() -> String {
     let span = |trace: u64, id: u64, parent: u64, name: &str, (from, to): (u64, u64)| {
         let start_ns = 1_700_000_000_000_000_000 + trace * 1_000_000_000;
@@ -41,7 +41,7 @@ fn recorded() -> String {
     };
     let traces = 1..=20;
     let web = traces.clone().map(|t| span(t, 1, 0, "page", (0, 100)));
-    // Now this one comes first, now that one: neither waits for the other.
+    // The calls begin in alternating order, so neither waits for the other.
     let first = |t: u64| {
         if t.is_multiple_of(2) {
             (10, 11)
@@ -108,7 +108,7 @@ fn a_policy_is_learned_sent_changed_and_a_spoilt_one_is_not_taken() {
     wait_until("the policy", || tradeoff::stats().policy == Some(1));
     let foretold = tradeoff::foretold_slack("7").expect("a user who was there");
     let ms = |component: &str| foretold.slack_ns(component).map(|ns| ns / 1_000_000);
-    // The store is what the page waits for; the ranker is done 60 ms earlier.
+    // The page waits for the store. The ranker ends 60 ms earlier.
     assert_eq!(
         (ms("store"), ms("ranker")),
         (Some(0), Some(60)),
@@ -124,7 +124,7 @@ fn a_policy_is_learned_sent_changed_and_a_spoilt_one_is_not_taken() {
             .then_some(())
     });
     assert_eq!(tradeoff::stats().policy, Some(2));
-    // It can be put right, and a collector that is gone changes nothing.
+    // A corrected file applies, and the end of the collector changes nothing.
     let _ = learn("4", "user").succeeds();
     wait_until("the policy put right", || {
         tradeoff::stats().policy == Some(4)

@@ -1,5 +1,5 @@
-//! Stores in object stores, with real collectors: in a directory (`file://`) always, and in a server of S3 (moto, from PyPI)
-//! where there is one.
+//! Stores in object stores, with real collectors: in a directory (`file://`) always, and in a
+//! server of S3 if Python has one (moto, from PyPI).
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -33,7 +33,7 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// One request over HTTP/1.1; all of the answer.
+/// Sends one request over HTTP/1.1. Returns all of the answer.
 fn ask(address: &str, what: &str, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     let head = format!(
@@ -60,7 +60,7 @@ fn start_moto(python: &str, port: u16) -> Server {
     server
 }
 
-/// The Python that has moto.
+/// Returns the Python that has moto. If there is none, prints this and returns `None`.
 fn python(test: &str) -> Option<String> {
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
     let found = Command::new(&python)
@@ -167,7 +167,7 @@ struct Collector {
 }
 
 impl Collector {
-    /// Spans of requests: those of the caller, of the called, or both.
+    /// Sends the spans of requests: those of the caller, of the callee, or both.
     fn send(&self, requests: std::ops::Range<u64>, services: &[&str]) {
         let of = |service: &str| {
             let spans: Vec<Value> = requests.clone().map(|at| span(service, at)).collect();
@@ -189,7 +189,7 @@ impl Collector {
         value.unwrap_or_else(|| panic!("no {name} in {metrics}"))
     }
 
-    /// Stops it by SIGTERM, and returns its output.
+    /// Stops the collector by SIGTERM, and returns its output.
     fn stop(mut self) -> String {
         assert!(self.server.stop(15).success(), "{}", self.server.said());
         self.server.said()
@@ -197,7 +197,7 @@ impl Collector {
 }
 
 fn span(service: &str, at: u64) -> Value {
-    // Of one hour, and the same in each run of a test.
+    // The times are in one hour, and the same in each run of a test.
     let begin_ns = 1_790_000_000_000_000_000 + at * 1_000_000_000;
     let (id, parent, kind, begin_ns, end_ns) = match service {
         "front" => (1, String::new(), 2, begin_ns, begin_ns + 50_000_000),
@@ -219,7 +219,8 @@ fn span(service: &str, at: u64) -> Value {
 
 const BOTH: &[&str] = &["front", "back"];
 
-/// Publishing, a kill in the midst of it, compaction, and a copy of the directory.
+/// Checks publishing, a kill in the midst of it, compaction, declared requests, and a copy of the
+/// directory.
 fn one_collector(target: &Target) {
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("data");
@@ -293,7 +294,7 @@ fn one_collector(target: &Target) {
     target.assert_same(&copy);
 }
 
-/// Two collectors, each with some spans of every request.
+/// Checks two collectors, each with some spans of every request.
 fn two_collectors(target: &Target) {
     let directory = tempfile::tempdir().expect("a directory");
     let [one, two, whole] = ["one", "two", "whole"].map(|name| directory.path().join(name));

@@ -1,4 +1,5 @@
-//! Searches the records of real services: two requests that meet in one burst.
+//! Searches the records of real services: two requests that meet in one burst, and faults of the
+//! newsfeed.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -58,7 +59,7 @@ fn requests_that_meet_are_found_in_their_burst() {
     assert_eq!(search(alone)["matched"].as_u64(), Some(0));
     let in_span = search(r#"{ event:name = "reserved" && event.shard = 7 }"#);
     assert_eq!(in_span["matched"].as_u64(), Some(1), "{in_span}");
-    // Of each request by itself.
+    // Searches each request by itself.
     let slow = program.run(&[
         "search",
         "--json",
@@ -67,7 +68,7 @@ fn requests_that_meet_are_found_in_their_burst() {
     assert_eq!(slow.succeeds().json()["matched"].as_u64(), Some(2));
 }
 
-/// Formula, fault, and whether bursts are searched.
+/// Formulas, each with true if bursts are searched.
 const MYSTERIES: [(&str, bool); 5] = [
     (
         r#"{ service = "store" && name = "read" } then { service = "store" && name = "read" } with the same .key within 20ms"#,

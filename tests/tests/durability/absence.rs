@@ -1,5 +1,5 @@
-//! The newsfeed's processes ship to three agents, while their gateway is away: it stands still, or the network to it is cut.
-//! `STROBOSCOPE_AWAY_SECONDS` sets for how long.
+//! The newsfeed's processes ship to three agents while their gateway is away: it stands still, or
+//! the network to it is cut. `STROBOSCOPE_AWAY_SECONDS` sets for how long.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::agents::{AGENT, GATEWAY, agent};
 /// The loads' requests, and when the gateway was away.
 struct Loads {
     sent: u64,
-    /// Times at which the second load began, the gateway went and came back, in nanoseconds since 1970.
+    /// Times at which the second load began, and the gateway went and came back, in ns since 1970.
     phases_ns: [i64; 3],
 }
 
@@ -73,7 +73,8 @@ fn now_ns() -> i64 {
     i64::try_from(since_1970.as_nanos()).expect("a clock before 2262")
 }
 
-/// Stops agents and gateway, and checks that each of so many requests is whole in the gateway's store.
+/// Stops agents and gateway, and checks that each request of the loads is whole in the gateway's
+/// store.
 async fn check_whole(agents: &mut [Server], gateway: &mut Server, data: PathBuf, loads: Loads) {
     for agent in agents {
         assert!(agent.stop(libc::SIGTERM).success(), "{}", agent.said());
@@ -144,14 +145,15 @@ async fn requests_across_agents_are_whole_and_services_do_not_notice_an_absent_g
     check_whole(&mut agents, &mut gateway, program.data(), loads).await;
 }
 
-/// Network namespaces of three pods, each connected to a bridge by a link of its own. Dropping it removes them.
+/// Network namespaces of three pods, each connected to a bridge by a link of its own. Dropping the
+/// value removes them.
 struct Pods {
     /// Part of all names, and of the addresses.
     id: u32,
 }
 
 impl Pods {
-    /// Creates them. Returns the reason, as text for people, if that is not allowed here.
+    /// Creates the namespaces. Returns the reason, as text for people, if that fails.
     fn new() -> Result<Self, String> {
         let pods = Self {
             id: std::process::id() % 100_000,
@@ -189,7 +191,7 @@ impl Pods {
         format!("sv{}-{pod}", self.id)
     }
 
-    /// The address of a pod; that of the bridge is 0.
+    /// Returns the address of a pod, or that of the bridge for 0.
     fn address(&self, pod: u32) -> String {
         format!(
             "10.{}.{}.{}",

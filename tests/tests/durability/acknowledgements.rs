@@ -22,7 +22,7 @@ impl Acknowledgements {
     pub(crate) fn hear(&mut self, role: Role, said: &str) {
         for line in said.lines() {
             if let (Role::Otlp(_), true) = (role, line.starts_with('{')) {
-                // The last line may be cut. It tells of its log records, too.
+                // The last line may be cut. Lines about log records have no `start_ns`.
                 if let Ok(told) = serde_json::from_str::<Value>(line)
                     && told.get("start_ns").is_some()
                 {
@@ -43,7 +43,7 @@ impl Acknowledgements {
                     let key = (u128::from(sender), number);
                     *self.batches.entry(key).or_default() |= is_acknowledged;
                 }
-                // All up to this one.
+                // Acknowledges all records up to this one.
                 Role::Sdk if is_acknowledged => {
                     let service = format!("sdk-{sender}");
                     let all = (service.clone(), 0)..=(service, number);
@@ -107,7 +107,7 @@ pub(crate) fn check(told: &Acknowledgements, stored: &Stored, otlp_least: usize)
         "OTLP: {} spans acknowledged, all stored, {again} of them more than once, as their exporter sent them again",
         told.otlp.len()
     );
-    // Whatever is stored twice is so by a retry of OTLP.
+    // Only retries of OTLP store spans twice.
     let ours = stored
         .spans
         .iter()

@@ -96,7 +96,7 @@ fn a_gateway_that_is_away_delays_and_a_full_buffer_pushes_back() {
     let gateway_doors = Ports::free();
     let doors = Ports::free();
     let data = program.data().with_extension("agent");
-    // A full buffer after a few segments.
+    // The buffer is full after a few segments.
     let mut agent = agent(&doors, &data, &gateway_doors, &["--buffer-bytes", "64KiB"]);
     let mut fleet = Fleet::default();
     let roles = [Role::Protocol, Role::Sdk];
@@ -106,7 +106,7 @@ fn a_gateway_that_is_away_delays_and_a_full_buffer_pushes_back() {
     let reason = doors.wait_for_health("503");
     assert!(reason.contains("cannot be forwarded"), "{reason}");
     assert!(reason.contains(&gateway_doors.grpc.to_string()), "{reason}");
-    // It takes batches nevertheless, until its buffer is full.
+    // The agent accepts batches nevertheless, until its buffer is full.
     let (head, body) = loop {
         let (head, body) = ask(doors.pages, "GET /readyz", &[], b"").expect("the pages");
         if head.contains("503") {
@@ -165,7 +165,8 @@ fn the_burst_config_is_set_at_the_gateway_and_reaches_the_agent() {
     );
 }
 
-/// A request that the agent accepts and the gateway cannot, as it has less memory, blocks nothing behind it.
+/// A request that the agent accepts, but not the gateway, which has less memory, blocks no later
+/// request.
 #[test]
 fn data_too_large_for_the_gateway_is_counted_and_the_rest_arrives() {
     let program = Program::new();
@@ -194,7 +195,7 @@ fn data_too_large_for_the_gateway_is_counted_and_the_rest_arrives() {
             ask(doors.otlp, "POST /v1/traces", &json, body.as_bytes()).expect("the agent");
         assert!(head.contains("200"), "{head} {said}");
     };
-    // 12 MB, of which a gateway of 256 MiB takes less than half.
+    // 12 MB. A gateway with 256 MiB accepts requests of less than half that size.
     send(request(1..201, &"x".repeat(60_000)));
     send(request(1_000..1_010, "small"));
     let deadline = std::time::Instant::now() + Duration::from_secs(30);
@@ -260,7 +261,7 @@ fn what_cannot_be_a_gateway_is_refused_at_the_start() {
     );
     check(&["--forward", "http://h:1", "--kernel"], &["--kernel"]);
     check(&["--buffer-bytes", "20MiB"], &["--forward"]);
-    // A store is not an agent's.
+    // The data directory of a collector cannot be an agent's.
     let doors = Ports::free();
     let mut collector = doors.collect(&program.data(), &[]);
     let mut fleet = Fleet::default();

@@ -1,6 +1,6 @@
 //! A disk that is full, or becomes read-only: the collector rejects data for now, loses no
-//! acknowledged data, and continues when the disk works again. The tests use file systems of their
-//! own, which takes root.
+//! acknowledged data, and continues when the disk works again. The tests of full and read-only
+//! disks mount file systems of their own, which requires root.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::senders::{self, Fleet, Role};
 use crate::stored::Stored;
 use crate::{Ports, ask};
 
-/// An ext4 of its own, in a file.
+/// An ext4 file system in a file, for one test.
 struct FileSystem {
     directory: tempfile::TempDir,
 }
@@ -84,7 +84,7 @@ impl FileSystem {
         run("umount", &[&self.root().to_string_lossy()])
     }
 
-    /// Takes all the space there is.
+    /// Fills the file system.
     fn fill(&self) {
         let mut filler = std::fs::File::options()
             .append(true)
@@ -94,7 +94,7 @@ impl FileSystem {
         for size in [1 << 16, 1 << 12, 1] {
             while filler.write_all(&vec![b'x'; size]).is_ok() {}
         }
-        // What waits for its place on the disk needs that now.
+        // Delayed writes get their blocks now.
         let _ = filler.sync_all();
     }
 
@@ -121,7 +121,7 @@ struct Requests {
     stored_batches: Vec<u64>,
 }
 
-/// Incarnation of the sender of these batches.
+/// Incarnation of the sender of the batches in [`Requests::stored_batches`].
 const SHIPPER: u128 = 0xf011;
 
 const TRACE: u128 = 0xfeed;
@@ -150,7 +150,7 @@ impl Requests {
         is_taken
     }
 
-    /// New ones, until one is pushed back.
+    /// Sends new requests until one is rejected for now.
     fn send_until_pushed_back(&mut self, doors: &Ports) {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -208,7 +208,8 @@ fn ship(doors: &Ports, sequence: u64) -> Result<(), Code> {
     }
 }
 
-/// Senders of all kinds, which go on until they are killed.
+/// Starts senders of our protocol, of the SDK and, if Python has the packages, of OTLP, which run
+/// until they are killed. Returns them, and true if Python has the packages.
 fn senders(doors: &Ports, test: &str) -> (Fleet, bool) {
     let python = senders::python(test);
     let mut fleet = Fleet::default();
@@ -240,7 +241,7 @@ fn check_all(mut fleet: Fleet, requests: &Requests, has_python: bool, data: &Pat
     told.batches.extend(shipped);
     let stored = Stored::read(data);
     for id in &requests.acknowledged {
-        // Those that were pushed back, and came again, are stored once.
+        // Requests that were rejected and sent again are stored once, too.
         assert_eq!(stored.spans.get(&key(id)), Some(&1), "request {id}");
     }
     check(&told, &stored, if has_python { 2 } else { 0 });
@@ -274,7 +275,7 @@ fn a_full_disk_pushes_back_and_all_goes_on_when_there_is_space() {
     requests.send_again(&doors);
     fleet.wait_for_acknowledgements();
 
-    // Nobody sends: it finds by itself that there is space.
+    // Without senders, the collector finds by itself that there is space.
     while !fleet.running.is_empty() {
         fleet.kill(0);
     }
@@ -285,7 +286,8 @@ fn a_full_disk_pushes_back_and_all_goes_on_when_there_is_space() {
     doors.wait_for_health("200");
     requests.send_again(&doors);
 
-    // Killed while there is none: the next one says so, or has nothing to write.
+    // After a kill while the disk is full, the next collector reports the full disk, or has nothing
+    // to write.
     disk.fill();
     requests.send_until_pushed_back(&doors);
     collector.kill();
@@ -335,7 +337,8 @@ fn a_disk_that_turns_read_only_loses_nothing_acknowledged() {
     let (mut fleet, has_python) = senders(&doors, test);
     let mut requests = Requests::default();
     fleet.wait_for_acknowledgements();
-    // Nothing may be on its way: ext4 that is told to fail (6.18) says of a sync in its midst that it is done, and loses it.
+    // No sync may be in progress: ext4 of Linux 6.18 that is told to fail during a sync reports
+    // success, and loses the data.
     fleet.signal(libc::SIGSTOP);
     let mut commits = -1.0;
     while commits < doors.metric("commits_total") {
@@ -355,7 +358,7 @@ fn a_disk_that_turns_read_only_loses_nothing_acknowledged() {
     assert_eq!(ship(&doors, 0), Err(Code::Unavailable));
     collector.kill();
     disk.unmount().expect("nobody uses it");
-    // 1: it had something to repair.
+    // Status 1: e2fsck repaired something.
     let image = disk.image();
     let checked = Command::new("e2fsck")
         .args(["-y", "-f"])
@@ -378,7 +381,8 @@ fn a_disk_that_turns_read_only_loses_nothing_acknowledged() {
     check_all(fleet, &requests, has_python, &disk.data());
 }
 
-/// Clients that retry while the collector cannot write do not fill its log, and are counted once.
+/// Clients that retry while the collector cannot write do not fill its log, and each rejection is
+/// counted once.
 #[test]
 fn a_flood_of_retries_is_cut_in_the_log() {
     let program = Program::new();

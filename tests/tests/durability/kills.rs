@@ -1,5 +1,5 @@
 //! SIGKILL under load, to the collector and to senders. `STROBOSCOPE_KILL_ROUNDS` sets the number
-//! of kills, such as 200.
+//! of rounds, such as 200.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn whoever_is_killed_acknowledged_is_stored_once() {
                 senders_killed += 1;
             }
         }
-        // Also while it recovers what the one before left.
+        // Also kills collectors that recover the log of the one before.
         while random.below(3) == 0 {
             let mut command = program.command(&["collect", "--http", "127.0.0.1:0"]);
             command.args(["--listen", &doors.grpc.to_string(), "--otlp-http", "none"]);
@@ -64,7 +64,7 @@ fn whoever_is_killed_acknowledged_is_stored_once() {
         }
         collector = doors.collect(&program.data(), &["--flush-interval", "300ms"]);
     }
-    // Time to send again what was cut.
+    // Gives the senders time to send unacknowledged messages again.
     std::thread::sleep(Duration::from_secs(3));
     while !fleet.running.is_empty() {
         fleet.kill(0);

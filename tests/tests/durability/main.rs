@@ -1,4 +1,5 @@
-//! Durability, with real processes, sockets and disks: kills under load, full and failing disks, and quiet.
+//! Durability, with real processes, sockets and disks: kills under load, absent gateways, failing
+//! disks, changes of the burst-config, and a collector without input.
 
 mod absence;
 mod acknowledgements;
@@ -29,7 +30,8 @@ struct Ports {
 
 impl Ports {
     fn free() -> Self {
-        // Below those that the system gives to clients: nobody takes them while the collector is away.
+        // These ports are below those that the system gives to clients, so no client takes them
+        // while the collector is away.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let first = 10_000 + std::process::id() % 1_000 * 20 + NEXT.fetch_add(5, Relaxed);
         let mut free = (first..32_000).filter_map(|port| {
@@ -53,14 +55,14 @@ impl Ports {
         command.args(["--http", &self.pages.to_string()]);
         command.args(more).stdin(Stdio::null());
         let mut server = Server::start(command);
-        // The last door that it opens.
+        // The port for pages is the last that the collector opens.
         server.wait_for("its doors", |said| {
             said.contains("page on http://").then_some(())
         });
         server
     }
 
-    /// Status and body of `/healthz`.
+    /// Returns the status and body of `/healthz`.
     fn health(&self) -> (String, String) {
         let (head, body) = ask(self.pages, "GET /healthz", &[], b"").expect("the pages");
         (head.split(' ').nth(1).unwrap_or_default().to_owned(), body)
@@ -91,7 +93,7 @@ impl Ports {
     }
 }
 
-/// One request over HTTP/1.1; status line and headers, and the body.
+/// Sends one request over HTTP/1.1. Returns the status line with the headers, and the body.
 fn ask(
     address: SocketAddr,
     what: &str,
@@ -108,7 +110,7 @@ fn ask(
         body.len()
     );
     stream.write_all(head.as_bytes())?;
-    // It may answer before it has read all.
+    // The server may answer before it has read all.
     let _ = stream.write_all(body);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);

@@ -8,7 +8,7 @@ use stroboscope_tests::{Program, Server};
 use crate::stored::files;
 use crate::{Ports, ask};
 
-/// Calls that write or create.
+/// System calls that sync, write, create, rename or delete.
 const CALLS: &str = "trace=fsync,fdatasync,sync_file_range,write,pwrite64,writev,openat,creat,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,ftruncate";
 
 /// Observes an idle collector over several flush intervals: its writes and its system calls.
@@ -48,7 +48,7 @@ fn an_idle_collector_writes_nothing() {
         .spawn();
     let strace = match strace {
         Ok(mut child) => {
-            // It says so when it listens.
+            // strace reports when it is attached.
             let mut said = String::new();
             let mut line = std::io::BufReader::new(child.stderr.take().expect("piped"));
             let _ = std::io::BufRead::read_line(&mut line, &mut said);
@@ -68,7 +68,7 @@ fn an_idle_collector_writes_nothing() {
             None
         }
     };
-    // Twenty flushes, which is none.
+    // Twenty flush intervals pass without a flush.
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(doors.metric("commits_total"), 0.0);
     assert_eq!(doors.metric("flushes_total"), 0.0);
@@ -88,10 +88,10 @@ fn an_idle_collector_writes_nothing() {
             touched.is_empty(),
             "an idle collector touched its disk: {touched:#?}"
         );
-        // The answer of /metrics at the least: the trace is not blind.
+        // The trace has at least the answer of /metrics, so it is not blind.
         assert!(trace.contains("write"), "{trace}");
     }
-    // And one thing that comes is one sync.
+    // One request causes one sync.
     let request = br#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"5B8EFFF798038103D269B633813FC60C",
         "spanId":"EEE19B7EC3C1B174","name":"pay","startTimeUnixNano":"1","endTimeUnixNano":"2"}]}]}]}"#;
     let json = ["Content-Type: application/json"];
@@ -99,7 +99,7 @@ fn an_idle_collector_writes_nothing() {
     assert!(answer.0.starts_with("HTTP/1.1 200"), "{answer:?}");
     assert_eq!(doors.metric("commits_total"), 1.0);
     stop(&mut collector);
-    // Nothing came in this run: it leaves nothing new either.
+    // A run without input leaves nothing new.
     let before = names();
     let mut collector = doors.collect(&program.data(), &["--flush-interval", "100ms"]);
     stop(&mut collector);

@@ -1,7 +1,7 @@
 //! Senders that report acknowledgements. They are processes, so that tests can kill them, too.
 //!
-//! Senders in Rust are this test program, run for one of its ignored tests. They print `sent`
-//! before a message goes out, and `acknowledged` after the answer.
+//! Senders in Rust are this test program, run for one of its ignored tests. Except for [`quiet`],
+//! they print `sent` before a message goes out, and `acknowledged` after the answer.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -17,7 +17,8 @@ use crate::Ports;
 
 pub(crate) const SPANS_PER_BATCH: u64 = 5;
 
-/// The Python that has OpenTelemetry's packages.
+/// Returns the Python that has OpenTelemetry's packages. If there is none, prints this and returns
+/// `None`.
 pub(crate) fn python(test: &str) -> Option<String> {
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
     let packages =
@@ -36,7 +37,7 @@ pub(crate) fn python(test: &str) -> Option<String> {
     None
 }
 
-/// Starts this program as another role.
+/// Starts this program in a role.
 fn start(role: &str, doors: &Ports, number: u64) -> Server {
     let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
     command.args([
@@ -51,7 +52,7 @@ fn start(role: &str, doors: &Ports, number: u64) -> Server {
     Server::start(command)
 }
 
-/// Starts OpenTelemetry's own SDK.
+/// Starts a client with OpenTelemetry's own SDK for Python.
 fn start_python(python: &str, protocol: &str, doors: &Ports) -> Server {
     let mut command = Command::new(python);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/otlp_client.py"));
@@ -94,15 +95,15 @@ impl Fleet {
         self.running.push((role, server));
     }
 
-    /// Sends all of them a signal.
+    /// Sends a signal to all running senders.
     pub(crate) fn signal(&self, signal: i32) {
         for (_, sender) in &self.running {
             sender.signal(signal);
         }
     }
 
-    /// Waits until each of them has received a dozen more acknowledgements, so that the check
-    /// covers enough messages.
+    /// Waits until each running sender has received a dozen more acknowledgements, so that the
+    /// check covers enough messages.
     pub(crate) fn wait_for_acknowledgements(&mut self) {
         let count = |said: &str| {
             let is_one = |line: &&str| line.starts_with(['{']) || line.starts_with("acknowledged ");
@@ -129,7 +130,7 @@ impl Fleet {
 
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // Who listened may have gone.
+    // The reader may have gone.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
@@ -172,7 +173,8 @@ pub(crate) fn batch(incarnation: u128, sequence: u64) -> v1::Batch {
     }
 }
 
-/// Our protocol, by hand: batches, a few in flight, and after a break on from the first that was not acknowledged.
+/// Sends batches by our protocol, four at a time. After a connection breaks, continues with the
+/// first unacknowledged batch.
 #[test]
 #[ignore = "a process of the tests beside this one"]
 fn protocol() {
@@ -185,7 +187,8 @@ fn protocol() {
         let mut acknowledged = BTreeSet::new();
         loop {
             if let Ok(channel) = endpoint.connect().await {
-                // Ends with an error when the collector dies; then all starts anew.
+                // The session ends with an error when the collector dies. The loop then connects
+                // again.
                 let _ = session(channel, number.into(), &mut acknowledged).await;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -229,7 +232,8 @@ async fn session(
     }
 }
 
-/// The SDK. Everything that it recorded before a successful flush counts as acknowledged.
+/// Records with the SDK. Everything that it recorded before a successful flush counts as
+/// acknowledged.
 #[test]
 #[ignore = "a process of the tests beside this one"]
 fn sdk() {
@@ -256,7 +260,7 @@ fn sdk() {
     }
 }
 
-/// The SDK with few spans, until SIGTERM.
+/// Records few spans with the SDK, until SIGTERM.
 #[test]
 #[ignore = "a process of the tests beside this one"]
 fn quiet() {

@@ -8,10 +8,10 @@ use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 use stroboscope_store::tables::{Store, StoreTable};
 
-/// A span as OTLP tells retries apart.
+/// Key by which copies of a span are recognized: trace id, span id, start and end.
 pub(crate) type SpanKey = (u128, u64, i64, i64);
 
-/// Numbers of copies of each span and record.
+/// Numbers of stored copies of spans and batches.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) spans: BTreeMap<SpanKey, usize>,

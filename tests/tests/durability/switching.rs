@@ -1,5 +1,6 @@
-//! Changes of the burst-config across processes behind agents and recorders of the kernel. `STROBOSCOPE_SWITCH_AGENTS` and
-//! `STROBOSCOPE_SWITCH_PROCESSES` set the number of agents, and of processes of each.
+//! Changes of the burst-config across processes behind agents, and across recorders of the kernel.
+//! `STROBOSCOPE_SWITCH_AGENTS` and `STROBOSCOPE_SWITCH_PROCESSES` set the number of agents, and of
+//! processes of each.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -109,8 +110,8 @@ fn all_processes_switch_at_one_instant_and_a_straggler_is_named() {
     assert!(gateway.stop(libc::SIGTERM).success(), "{}", gateway.said());
 }
 
-/// A collector that records the kernel, and a recorder of its own that follows the collector, switch at the instant of the
-/// change: the windows in their stores are those of the config of their time.
+/// A collector that records the kernel, and a separate recorder that follows the collector, switch
+/// at the instant of the change: the windows in their stores are those of the config of their time.
 #[test]
 fn recorders_of_the_kernel_switch_with_the_services() {
     let program = Program::new();
@@ -200,7 +201,8 @@ fn recorders_of_the_kernel_switch_with_the_services() {
         }
         println!("events before and after: {events:?}, ns of windows: {recorded_ns:?}");
         assert!(events.iter().all(|&count| count > 100), "{events:?}");
-        // 2 s by a quarter of the time, if the machine is not busy.
+        // About 2 s follow the change, and a quarter of them is recorded, if the machine is not
+        // busy.
         assert!(recorded_ns[1] > 100_000_000, "{recorded_ns:?}");
     }
 }

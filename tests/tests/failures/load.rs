@@ -6,7 +6,7 @@ use reqwest::StatusCode;
 use stroboscope_tests::Server;
 
 const REQUESTS: u64 = 600;
-/// One in so many requests fails in each way.
+/// One request in this many fails in each way.
 const EACH: u64 = 60;
 
 /// Requests as their client saw them.
@@ -23,7 +23,7 @@ impl Seen {
     }
 }
 
-/// The address that a service prints.
+/// Returns the address that a service prints.
 pub(crate) fn address_of(service: &mut Server) -> String {
     service.wait_for("its address", |said| {
         let mut lines = said.lines();
@@ -31,7 +31,7 @@ pub(crate) fn address_of(service: &mut Server) -> String {
     })
 }
 
-/// Asks a service, one request after the other.
+/// Sends requests to a service, one after the other. Returns their outcomes.
 pub(crate) fn run(service: &mut Server) -> Seen {
     let address = address_of(service);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::load::Seen;
 
-/// Service, kind and name of an operation, and its spans and failed spans.
+/// Service, kind and name of an operation, and the numbers of its spans and failed spans.
 pub(crate) type Spans<'a> = (&'a str, &'a str, &'a str, u64, u64);
-/// Calling service, called service and operation, and the calls and failed calls.
+/// Calling service, called service and operation, and the numbers of calls and failed calls.
 pub(crate) type Calls<'a> = (&'a str, &'a str, &'a str, u64, u64);
 
 /// Spans and calls by the client's counts.

@@ -9,7 +9,8 @@ use crate::load;
 use crate::metrics::Counted;
 use crate::readers::Collector;
 
-/// The Python that has OpenTelemetry's packages.
+/// Returns the Python that has OpenTelemetry's packages. If there is none, prints this and returns
+/// `None`.
 fn python() -> Option<String> {
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
     let mut import = Command::new(&python);

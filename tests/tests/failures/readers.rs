@@ -22,7 +22,8 @@ pub(crate) struct Collector {
     pages: String,
 }
 
-/// Origins of failures: the client's view of the request, the origin's operation, its kind, and its message.
+/// Origin of failures: the status that the client saw, and the origin's operation, kind and
+/// message.
 pub(crate) type Start<'a> = (Option<u16>, &'a str, &'a str, &'a str);
 
 impl Collector {
@@ -139,7 +140,7 @@ impl Collector {
         assert_eq!(requests.len() as u64, failed);
     }
 
-    /// Jaeger's and Tempo's readers.
+    /// Checks the APIs of Jaeger and Tempo, and the page of one request of each way.
     fn check_doors(&self, seen: &Seen, starts: &[Start<'_>]) {
         let view = self.program.command(&["view", "--http", "127.0.0.1:0"]);
         let mut view = Server::start(view);
@@ -156,7 +157,7 @@ impl Collector {
         let jaeger = get(&pages, &path);
         let traces = jaeger["data"].as_array().expect("a list");
         assert_eq!(traces.len(), failed, "by Jaeger's door");
-        // Its pages mark spans by this tag.
+        // Jaeger's pages mark failed spans by this tag.
         let is_error = |tag: &Value| tag["key"] == "error" && tag["value"] == true;
         let has_error = |span: &Value| {
             span["tags"]
@@ -174,7 +175,8 @@ impl Collector {
         );
         let traces = tempo["traces"].as_array().expect("a list");
         assert_eq!(traces.len(), failed, "by Tempo's door");
-        // The page of the first request of each way marks the failed spans, and says what they state.
+        // The page of an example of each way marks the failed spans, and has their kinds and
+        // messages.
         let found = self.json(&["failures", "--json"]);
         for (_, origin, kind, message) in starts {
             let mut rows = found["origins"].as_array().expect("a list").iter();

@@ -1,4 +1,5 @@
-//! Two services in Rust: the one in front answers 503 itself, or 502 where gRPC's call of the one behind fails, or panics.
+//! Two services in Rust: the front service answers 503 itself, or 502 if its gRPC call of the back
+//! service fails, or panics.
 
 use std::process::Command;
 
@@ -72,7 +73,8 @@ async fn order(State(back): State<Channel>, Query(asked): Query<Value>) -> Statu
     }
 }
 
-/// Not a test: one of the services, by `STROBOSCOPE_TEST_ROLE`, in a process of its own.
+/// Runs one of the services in a process of its own. `STROBOSCOPE_TEST_ROLE` selects it. Does
+/// nothing without the variable.
 #[test]
 fn service() {
     let Ok(role) = std::env::var(ROLE) else {

@@ -47,7 +47,7 @@ fn beyond_loopback_it_asks_who_comes() {
     let nothing = program.file("nothing", "");
     let tls = ["collect", "--tls-cert", &nothing, "--tls-key", &nothing];
     program.run(&tls).fails_with(2, &["--tls-cert", "PEM"]);
-    // Said to be meant, or with tokens, it listens.
+    // With `--insecure-listen` or with tokens, the collector listens.
     let tokens = program.file("tokens", format!("write {WRITE}\n"));
     for allowed in [vec!["--insecure-listen"], vec!["--token-file", &tokens]] {
         let program = Program::new();
@@ -94,7 +94,7 @@ async fn a_browser_logs_in_and_out() {
         assert!(!answer.contains("tOken-of"), "{answer}");
         answer
     };
-    // Each page leads to the login, and that to the page. A program is told what it lacks.
+    // A page leads a browser to the login, and back. A program gets an error with the header.
     let to_login = "location: /login?to=%2Ffleet%3Fsince%3D1h";
     check("GET /fleet?since=1h", &[HTML], "", 303, to_login).await;
     check("GET /fleet", &[], "", 401, "authorization: Bearer TOKEN").await;
@@ -128,7 +128,7 @@ async fn a_browser_logs_in_and_out() {
     )
     .await;
 
-    // It is good for no more than its token.
+    // A login allows no more than its token.
     let set = "config=8ms/64ms";
     check("POST /fleet", &[FORM, &reader], set, 403, "role control").await;
     check("POST /fleet", &[FORM, &controller], set, 200, "").await;
@@ -174,7 +174,7 @@ async fn a_browser_logs_in_and_out() {
     );
     check("GET /fleet", &[&out], "", 401, "requires a token").await;
 
-    // A token that is taken out of the file ends the logins with it, and those of others go on.
+    // Logins with a token that is removed from the file end, and the others continue.
     let _ = program.file("tokens", format!("write {WRITE}\nread {READ}\n"));
     collector.server.wait_for("the new tokens", |said| {
         said.contains("reloaded certificates and tokens")
@@ -186,7 +186,7 @@ async fn a_browser_logs_in_and_out() {
     // The login does not count a body that it cannot read as a wrong token.
     let form = format!("token={}", "a".repeat(8 << 10));
     check(login, &[FORM], &form, 413, "longer than 8192 bytes").await;
-    // One wrong token came before these four, of which the last is longer than any.
+    // One token without the role came before these four, of which the last is longer than any.
     for length in [9, 10, 11, 5_000] {
         let form = format!("token={}", "a".repeat(length));
         check(login, &[FORM], &form, 401, "Not logged in").await;
@@ -256,7 +256,7 @@ async fn a_token_is_asked_for_at_each_door() {
     ] {
         let answer = check(otlp, "POST /v1/traces", token, status).await;
         assert!(answer.contains(&format!("\"code\":{code}")), "{answer}");
-        // As protobuf has it, for who speaks that.
+        // A client that sends protobuf gets the status in protobuf.
         let bearer = token.map(bearer);
         let headers: Vec<&str> = [PROTOBUF].into_iter().chain(bearer.as_deref()).collect();
         let answer = ask(otlp, "POST /v1/traces", &headers, b"").await;
@@ -340,7 +340,7 @@ async fn a_token_is_asked_for_at_each_door() {
     assert_eq!(turned_away(&metrics, "grpc", "token_unknown"), 4);
     assert_eq!(turned_away(&metrics, "grpc", "token_role"), 4);
 
-    // Another file, without a restart; a bad one changes nothing.
+    // A changed file applies without a restart, and an invalid one changes nothing.
     let _ = program.file("tokens", "write short\n");
     collector.server.wait_for("the complaint", |said| {
         said.contains("the previous ones stay in force")
@@ -406,7 +406,7 @@ async fn certificates_are_shown_and_asked_for() {
     let mut collector = collect(&program, &arguments);
     let client = authority.client();
     let ca = authority.pem();
-    // One that shakes no hands keeps nobody waiting.
+    // A client without a TLS handshake delays no other client.
     let silent = tokio::net::TcpStream::connect(&collector.grpc)
         .await
         .expect("it listens");
@@ -420,7 +420,7 @@ async fn certificates_are_shown_and_asked_for() {
         doors(&collector, &ca, Some(&other.client())).await,
         [false; 3]
     );
-    // Not for clients.
+    // A certificate that is not for clients.
     assert_eq!(
         doors(&collector, &ca, Some(&authority.server())).await,
         [false; 3]
@@ -450,7 +450,7 @@ async fn certificates_are_shown_and_asked_for() {
     }
     drop(silent);
 
-    // A key that does not fit changes nothing; a new pair of another authority does, without a restart.
+    // A key that does not fit changes nothing. A pair of another authority needs no restart.
     let new = other.server();
     let _ = program.file("key.pem", &new.key);
     collector.server.wait_for("the complaint", |said| {

@@ -1,4 +1,4 @@
-//! Every kind of malicious client, next to a well-behaved one. All requests of the latter are
+//! Many kinds of malicious clients, next to a well-behaved one. All requests of the latter are
 //! acknowledged, and each kind of malicious client is rejected for its own cause.
 
 use std::io::Write as _;
@@ -28,7 +28,7 @@ const JSON: &str = "Content-Type: application/json";
 const SPAN: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"5b8efff798038103d269b633813fc60c",
     "spanId":"eee19b7ec3c1b174","name":"pay","startTimeUnixNano":"1","endTimeUnixNano":"2","attributes":[]}]}]}]}"#;
 
-/// A connection from another address of loopback, as another machine's would be.
+/// Connects from another address of loopback, as another machine would.
 pub(crate) async fn from_elsewhere(address: &str) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from(([127, 0, 0, 2], 0)))?;
@@ -43,7 +43,7 @@ struct Good {
 }
 
 impl Good {
-    /// Sends over HTTP and over gRPC, one request after the other, each on a connection of its own.
+    /// Sends over HTTP and gRPC in turn, on new connections. Returns the number of pairs.
     async fn send(self, otlp: String, grpc: String) -> u64 {
         let mut sent = 0;
         while !self.is_over.load(Relaxed) {
@@ -86,7 +86,7 @@ async fn metrics(pages: &str) -> String {
     answer
 }
 
-/// Waits until something is counted.
+/// Waits until a rejection of this cause is counted.
 async fn counted(pages: &str, door: &str, cause: &str) {
     while turned_away(&metrics(pages).await, door, cause) == 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -175,7 +175,7 @@ async fn garbage([grpc, otlp, pages]: [&str; 3]) {
     }
 }
 
-/// A hundred megabytes of zeros, in as little as they can be.
+/// Sends a hundred mebibytes of zeros, compressed.
 async fn bombs([grpc, otlp, pages]: [&str; 3]) {
     let zeros = vec![0; 1 << 20];
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
@@ -210,7 +210,7 @@ async fn slow_ones([grpc, otlp, pages]: [&str; 3]) {
             let mut stream = from_elsewhere(address).await.expect("it listens");
             stream.write_all(begin.as_bytes()).await.expect("sent");
             slow.spawn(async move {
-                // A byte now and then does not help.
+                // Single bytes now and then do not extend the time limit.
                 while !begin.is_empty() && stream.write_all(b"x").await.is_ok() {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -241,7 +241,7 @@ async fn slow_ones([grpc, otlp, pages]: [&str; 3]) {
         assert_eq!(status.code(), Code::DeadlineExceeded, "{path}: {status:?}");
     }
     while slow.join_next().await.is_some() {}
-    // No word of HTTP/2.
+    // A client that sends nothing.
     let mut silent = from_elsewhere(grpc).await.expect("it listens");
     let _ = silent.read_to_end(&mut Vec::new()).await;
     for (door, cause) in [
@@ -265,7 +265,7 @@ async fn claims([grpc, otlp, pages]: [&str; 3]) {
     );
     stream.write_all(head.as_bytes()).await.expect("sent");
     let mut answer = Vec::new();
-    // It is answered before a byte of it has come.
+    // The response comes before any byte of the body.
     let _ = stream.read_to_end(&mut answer).await;
     assert!(
         answer.starts_with(b"HTTP/1.1 413 "),
@@ -281,14 +281,14 @@ async fn claims([grpc, otlp, pages]: [&str; 3]) {
     assert_eq!(refused(&metrics, "broken_stream"), 2, "{metrics}");
 }
 
-/// Opens more connections than the ports and this process's limit allow.
+/// Opens more connections than the ports allow from one address.
 async fn crowds([grpc, otlp, pages]: [&str; 3]) {
     for (door, address) in [("grpc", grpc), ("otlp_http", otlp), ("pages", pages)] {
         let mut open = Vec::new();
         for _ in 0..2_000 {
             match from_elsewhere(address).await {
                 Ok(stream) => open.push(stream),
-                // What is turned away is closed, and a port is not free at once.
+                // Rejected connections are closed, but their local ports are not free at once.
                 Err(_) => break,
             }
         }
@@ -348,7 +348,7 @@ async fn floods([grpc, otlp, pages]: [&str; 3]) {
     let reply = replies.message().await.expect("an answer").expect("one");
     assert_eq!(reply.outcome(), ShipOutcome::Refused, "{}", reply.detail);
     assert_eq!(refused(&metrics(pages).await, "too_many_attributes"), 1);
-    // Headers: many, a large one, and one that is larger than what is read at all.
+    // Headers: a large one, many, and one that is larger than what is read at all.
     let header = format!("X-Flood: {}", "x".repeat(20_000));
     let many: Vec<String> = (0..1_000)
         .map(|number| format!("X-{number}: flood"))
@@ -357,7 +357,7 @@ async fn floods([grpc, otlp, pages]: [&str; 3]) {
     let huge = format!("X-Flood: {}", "x".repeat(200_000));
     for headers in [&[header.as_str()][..], &many, &[&huge]] {
         let answer = post(otlp, headers, b"{}").await;
-        // What it does not read to the end may be cut off.
+        // The collector may close the connection before it has read all.
         assert!(
             answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
             "{answer}"
@@ -374,7 +374,7 @@ async fn floods([grpc, otlp, pages]: [&str; 3]) {
     assert_eq!(turned_away(&metrics, "grpc", "header_size"), 1);
 }
 
-/// Bodies that are half there: together, more than may arrive. One that is given up is begun again.
+/// Sends incomplete bodies that together exceed the limit. Each begins again if it is rejected.
 async fn hoarders([grpc, otlp, pages]: [&str; 3]) {
     let half = vec![b' '; 4 << 20];
     let mut open = JoinSet::new();
@@ -392,7 +392,7 @@ async fn hoarders([grpc, otlp, pages]: [&str; 3]) {
         });
     }
     counted(pages, "otlp_http", "peer_bytes").await;
-    // And who comes by another door from there is told when to come again.
+    // A call from the same address to the port for gRPC gets a retry delay.
     while turned_away(&metrics(pages).await, "grpc", "peer_bytes") == 0 {
         let told = half_call(grpc, EXPORT, 5_000_000, 4 << 20).await;
         match told.code() {
@@ -409,7 +409,7 @@ fn is_room_for_a_crowd() -> bool {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // That it fails shows below.
+    // A failure shows below.
     let _ = setrlimit(Resource::Nofile, limit);
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     if files < FILES_NEEDED {
@@ -473,7 +473,7 @@ async fn a_good_client_is_served_beside_all_kinds_of_bad_ones() {
     end(&mut server, &pages, sent).await;
 }
 
-/// Checks that no memory stays reserved, and that all acknowledged data is stored.
+/// Checks that no memory stays reserved, and that all acknowledged requests with spans are counted.
 async fn end(server: &mut Server, pages: &str, sent: u64) {
     while !metrics(pages)
         .await
@@ -494,7 +494,7 @@ async fn end(server: &mut Server, pages: &str, sent: u64) {
     assert!(!server.said().contains("panicked"), "{}", server.said());
 }
 
-/// The same clients over TLS, where some cannot even connect.
+/// Serves a good client over TLS next to clients with expired certificates, garbage and silence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_good_client_is_served_beside_those_without_a_certificate() {
     if !is_elsewhere_possible() {

@@ -1,5 +1,5 @@
-//! Hundreds of small bodies that unpack to hundreds of mebibytes together, at every door that unpacks: memory stays within the
-//! limit, and a good client is served.
+//! 1,536 small bodies that unpack to 22 GiB together, at every port that unpacks: memory stays
+//! within the limit, and a good client is served.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ fn packed() -> [(&'static str, Vec<u8>); 2] {
     ]
 }
 
-/// Sends all decompression bombs at once. Returns the number that were rejected for now.
+/// Sends all decompression bombs, at most [`AT_A_TIME`] at a time over HTTP and over gRPC. Returns
+/// the number that were rejected for now.
 async fn thrown(at: &Collector) -> usize {
     let mut bombs = JoinSet::new();
     let [of_http, of_grpc] = [(); 2].map(|()| Arc::new(Semaphore::new(AT_A_TIME)));

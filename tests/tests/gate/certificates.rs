@@ -60,7 +60,7 @@ impl Authority {
     }
 }
 
-/// A connection over TLS, which trusts one authority.
+/// Connects over TLS and trusts one authority.
 pub(crate) async fn connect(
     address: &str,
     authority: &str,

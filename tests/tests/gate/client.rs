@@ -7,7 +7,7 @@ use tonic::Status;
 
 pub(crate) const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-/// One request over HTTP/1.1; all of the answer, as far as there is one.
+/// Sends one request over HTTP/1.1. Returns the answer, as far as it arrives.
 pub(crate) async fn ask_over(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     first_line: &str,
@@ -26,7 +26,7 @@ pub(crate) async fn ask_over(
     let head = format!(
         "{first_line} HTTP/1.1\r\n{host}Connection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
     );
-    // It may answer before it has read all.
+    // The server may answer before it has read all.
     let _ = stream.write_all(head.as_bytes()).await;
     let _ = stream.write_all(body).await;
     let _ = stream.flush().await;
@@ -35,7 +35,7 @@ pub(crate) async fn ask_over(
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Like `ask_over`, over a new connection without TLS.
+/// Sends a request like [`ask_over`], over a new connection without TLS.
 pub(crate) async fn ask(address: &str, first_line: &str, headers: &[&str], body: &[u8]) -> String {
     let stream = TcpStream::connect(address).await.expect("it listens");
     ask_over(stream, first_line, headers, body).await
@@ -45,7 +45,7 @@ pub(crate) async fn metrics(pages: &str) -> String {
     ask(pages, "GET /metrics", &[], b"").await
 }
 
-/// One call of gRPC with one message.
+/// Makes one call of gRPC with one message. Returns its status.
 pub(crate) async fn call_over(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     path: &str,
@@ -71,13 +71,13 @@ pub(crate) async fn call_over(
             .to_be_bytes(),
     );
     framed.extend(message);
-    // It may answer before.
+    // The server may answer before.
     let _ = body.send_data(Bytes::from(framed), true);
     let response = response.await?;
     let status = match Status::from_header_map(response.headers()) {
         Some(status) => status,
         None => {
-            // Behind the answer.
+            // The status is in the trailers.
             let mut body = response.into_body();
             while let Some(chunk) = body.data().await {
                 let length = chunk?.len();
@@ -91,7 +91,7 @@ pub(crate) async fn call_over(
     Ok(status)
 }
 
-/// Makes such a call without TLS.
+/// Makes a call like [`call_over`], over a new connection without TLS.
 pub(crate) async fn call(
     address: &str,
     path: &str,

@@ -1,4 +1,5 @@
-//! Access to the collector's ports: certificates, tokens, host names, and malicious clients.
+//! Tests of the collector's ports: certificates, tokens, host names, origins, malicious clients,
+//! and redaction.
 
 mod access;
 mod bad;
@@ -13,7 +14,7 @@ mod withdrawn;
 
 use stroboscope_tests::{Program, Server};
 
-/// A collector, and where its doors are.
+/// A collector, and the addresses of its ports.
 struct Collector {
     server: Server,
     grpc: String,
@@ -21,7 +22,7 @@ struct Collector {
     pages: String,
 }
 
-/// A collector on free ports of loopback.
+/// Starts a collector on free ports of loopback.
 fn collect(program: &Program, more: &[&str]) -> Collector {
     let mut command = program.command(&["collect", "--listen", "127.0.0.1:0"]);
     command.args(["--otlp-http", "127.0.0.1:0", "--http", "127.0.0.1:0"]);

@@ -28,7 +28,8 @@ const COLLECTOR: &str = "STROBOSCOPE_TEST_MASKED_BY";
 const CARDS: [&str; 2] = ["4111111111111111", "4111 1111 1111 1111"];
 const NUMBER: i64 = 4_111_111_111_111_111;
 
-/// Not a test: a service with the SDK, in a process of its own.
+/// Runs a service with the SDK in a process of its own, if [`COLLECTOR`] is set. Does nothing
+/// without the variable.
 #[test]
 fn service() {
     let Ok(address) = std::env::var(COLLECTOR) else {
@@ -111,7 +112,7 @@ fn export(grpc: &str) {
     provider.shutdown().expect("all is sent");
 }
 
-/// Sends spans and log records in JSON, and requests that are rejected.
+/// Sends a log record in JSON, and malformed requests of spans.
 async fn send_json(collector: &Collector) {
     let post = async |path: &str, body: &[u8]| {
         let kind = ["Content-Type: application/json"];
@@ -166,14 +167,15 @@ async fn send_bad_batch(collector: &Collector) {
     assert_eq!(reply.outcome(), ShipOutcome::Refused, "{}", reply.detail);
 }
 
-/// Checks that there is no card number.
+/// Checks that a text has no card number.
 fn check(text: &str, name: &str) {
     let cards = CARDS.map(str::to_owned);
     let found = found(text.as_bytes(), &cards);
     assert!(found.is_empty(), "{name}: {found:?} in {text}");
 }
 
-/// Checks that there are no card numbers, but all other texts, in the files of a data directory.
+/// Checks that the files of a data directory have no card numbers, but have other texts and the
+/// masked names.
 fn check_files(program: &Program, name: &str) {
     let all = everything(&program.data());
     let cards = CARDS.map(str::to_owned);
@@ -256,7 +258,7 @@ async fn card_numbers_are_nowhere() {
     }
 }
 
-/// A wrong pattern is an error at the start, which shows the position.
+/// A wrong pattern is an error at the start, which names the problem.
 #[test]
 fn a_wrong_pattern_is_an_error_at_the_start() {
     let program = Program::new();

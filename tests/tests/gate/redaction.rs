@@ -99,7 +99,7 @@ impl Teller {
                 ("drop", Some(true)),
                 ("Drop.Header", Some(true)),
                 ("hash", Some(true)),
-                // Deeper, what is inside of it has another path, and is told by its own key.
+                // Deeper, its path is another one, and its content decides.
                 ("drop.not", (depth == 0).then_some(false)),
                 ("plain", None),
             ][kind];
@@ -228,7 +228,7 @@ fn json_request(teller: &mut Teller, id: u64, is_snake: bool) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A request of log records.
+/// Encodes a request of log records.
 fn logs(teller: &mut Teller, id: u64) -> Vec<u8> {
     let mut told = || pairs(&teller.attributes(None, 0));
     let (resource, scope, of_record) = (told(), told(), told());
@@ -282,7 +282,7 @@ fn json_logs(teller: &mut Teller, id: u64, is_snake: bool) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A batch with attributes of texts and ints on its first span and on its first event, and with
+/// Makes a batch with attributes of texts and ints on its first span and first event, and with
 /// tracked items.
 fn native(teller: &mut Teller, sequence: u64) -> stroboscope_proto::v1::Batch {
     let mut batch = batch(7, sequence, 3);
@@ -290,7 +290,7 @@ fn native(teller: &mut Teller, sequence: u64) -> stroboscope_proto::v1::Batch {
     let mut columns = |count: &mut Vec<u32>, records: usize| {
         let mut all = Attributes::default();
         let mut told = teller.attributes(None, 3);
-        // Lists and maps there are not.
+        // Our protocol has no lists and maps.
         told.retain(|(_, told)| matches!(told, Told::Text(_) | Told::Int(_)));
         *count = vec![0; records];
         count[0] = u32::try_from(told.len()).expect("few");
@@ -367,7 +367,7 @@ pub(crate) fn everything(data: &Path) -> Vec<u8> {
 
 /// Returns the values that occur in these bytes: texts, and integers as texts and as varints.
 pub(crate) fn found<'a>(all: &[u8], values: &'a [String]) -> Vec<&'a String> {
-    // Values are looked up by their first eight bytes, which are random.
+    // Values are looked up by their first eight bytes.
     let mut places: HashMap<&[u8], Vec<usize>> = HashMap::new();
     for (at, window) in all.windows(8).enumerate() {
         places.entry(window).or_default().push(at);
@@ -494,13 +494,13 @@ async fn what_is_redacted_is_nowhere() {
         std::os::unix::fs::PermissionsExt::mode(&key.permissions()) & 0o777,
         0o600
     );
-    // In the store; without rules now, as what is in the log is redacted already.
+    // In the store. Needs no rules now, because the values in the log are redacted already.
     let mut again = collect(&program, &[]).server;
     assert!(again.stop(libc::SIGTERM).success(), "{}", again.said());
     check("in the store");
 }
 
-/// A value has the same hash in every form, and after a restart.
+/// A value has the same hash in JSON and in protobuf, and after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hashes_are_the_same_in_every_form() {
     let program = Program::new();
@@ -556,7 +556,7 @@ async fn hashes_are_the_same_in_every_form() {
     assert!(!all.contains("alice"));
 }
 
-/// The answer to a malformed request quotes it, but the log does not.
+/// The answer to a malformed request quotes it. The log quotes it only without redaction rules.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_malformed_is_not_quoted_in_the_log() {
     let json = ["Content-Type: application/json"];

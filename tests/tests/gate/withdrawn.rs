@@ -106,7 +106,7 @@ async fn a_stream_ends_when_its_token_is_withdrawn() {
     );
     upload.write_all(head.as_bytes()).await.expect("it is read");
 
-    // A change that leaves both as they are ends nothing.
+    // A change that keeps both tokens ends nothing.
     let _ = program.file("tokens", format!("# anew\n{text}write {GOES}\n"));
     let is_anew = |times| {
         move |said: &str| {
@@ -128,7 +128,7 @@ async fn a_stream_ends_when_its_token_is_withdrawn() {
     let _ = read.await.expect("it ends within seconds");
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
 
-    // The other's go on.
+    // The streams of the other token continue.
     stays.send().await;
     let more = tokio::time::timeout(Duration::from_secs(2), stays.control.message()).await;
     assert!(more.is_err(), "its control stream is open: {more:?}");

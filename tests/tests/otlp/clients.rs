@@ -15,7 +15,8 @@ const REQUESTS: usize = 50;
 const SERVER: i128 = 128;
 const CLIENT: i128 = 64;
 
-/// The Python that has OpenTelemetry's packages.
+/// Returns the Python that has OpenTelemetry's packages. If there is none, prints this and returns
+/// `None`.
 pub(crate) fn python(test: &str) -> Option<String> {
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
     let packages =
@@ -30,7 +31,8 @@ pub(crate) fn python(test: &str) -> Option<String> {
     has_them.then_some(python)
 }
 
-/// The directory with OpenTelemetry's packages for JavaScript.
+/// Returns the directory with OpenTelemetry's packages for JavaScript. If there is none, prints
+/// this and returns `None`.
 pub(crate) fn node_modules(test: &str) -> Option<String> {
     let directory = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
     let package = "require('@opentelemetry/exporter-trace-otlp-http')";
@@ -46,7 +48,7 @@ pub(crate) fn node_modules(test: &str) -> Option<String> {
     has_it.then_some(directory)
 }
 
-/// rotel, an agent that forwards OTLP; its package of Python has the program inside.
+/// Returns the path of rotel, an agent that forwards OTLP, inside its package of Python.
 fn rotel(test: &str, python: &str) -> Option<PathBuf> {
     let place =
         "import os, rotel; print(os.path.join(os.path.dirname(rotel.__file__), 'rotel-agent'))";
@@ -109,7 +111,7 @@ fn check(program: &Program, told: &[Value]) {
     if let [Some(spans), Some(events)] = tables.map(|table| rows_in_sql(program, table)) {
         check_rows(&[spans, events], &told_spans, &told_logs);
     }
-    // And the analysis sees them as requests, whose route it can tell apart.
+    // The analysis sees the spans as requests, and distinguishes their routes.
     let model = program.run(&["infer", "--json"]).succeeds().json();
     assert_eq!(model["traces"], REQUESTS);
     let path = program.run(&["critical-path", "--by", "http.route", "--json"]);
@@ -118,8 +120,9 @@ fn check(program: &Program, told: &[Value]) {
         path.contains("/cart") && path.contains("shop:GET /cart"),
         "{path}"
     );
-    // A line of a log cuts nothing; an event does, if its span has time of its own then. JavaScript's clock of logs has
-    // milliseconds, by which hardly any event is inside its span, and one may be inside a child, too.
+    // A line of a log cuts no segment. An event does if it lies inside its span and outside the
+    // span's children. JavaScript's clock for logs has milliseconds, so hardly any event is inside
+    // its span, and one may be inside a child, too.
     let labels = model.to_string();
     let is_inside = |log: &Value, span: &Value| {
         let (at_ns, from_ns) = (number(&log["time_ns"]), number(&span["start_ns"]));
@@ -153,7 +156,7 @@ fn check(program: &Program, told: &[Value]) {
     assert!(!labels.contains("user"), "{labels}");
 }
 
-/// Spans and events.
+/// Compares spans and events with the senders' reports.
 fn check_rows([spans, events]: &[Vec<Row>; 2], told_spans: &[&Value], told_logs: &[&Value]) {
     assert_eq!(spans.len(), told_spans.len());
     for &told in told_spans {
@@ -254,7 +257,7 @@ fn includes(all: &Value, some: &Value) {
     }
 }
 
-/// Asks for the counters, and ends the collector, so that all is in its tables.
+/// Checks the counters, and stops the collector, so that all data is in its tables.
 fn end(server: &mut Server, pages: &str) {
     let metrics = ask(pages, "GET", "/metrics", &[], b"").1;
     assert!(!metrics.contains("otlp_requests_total 0\n"), "{metrics}");
@@ -263,7 +266,8 @@ fn end(server: &mut Server, pages: &str) {
     assert!(server.stop(libc::SIGTERM).success(), "{}", server.said());
 }
 
-/// `way`: grpc, http, or gRPC on a unix socket, for which gRPC makes an authority of the path.
+/// Checks Python's exporter. `way` is grpc, http, or unix: gRPC on a unix socket, for which gRPC
+/// makes an authority of the path.
 fn check_python(way: &str) {
     let Some(python) = python(&format!("Python's exporter over {way}")) else {
         return;
@@ -322,7 +326,7 @@ fn an_agent_in_between() {
     };
     let program = Program::new();
     let (mut server, grpc, _, pages) = collect(&program);
-    // It has no way to say which free port it took.
+    // rotel cannot report which free port it took.
     let free = || {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.local_addr().expect("an address").to_string()
@@ -347,7 +351,7 @@ fn an_agent_in_between() {
         "grpc",
         &format!("http://{its_grpc}"),
     ));
-    // When it ends, it has handed on what it took.
+    // When the agent ends, it has forwarded all data.
     assert!(agent.stop(libc::SIGTERM).success(), "{}", agent.said());
     end(&mut server, &pages);
     check(&program, &told);

@@ -5,7 +5,7 @@ use stroboscope_tests::Program;
 
 use crate::store::{ask, attributes, collect, number, rows, text};
 
-/// Three records: in a span, with a name of its own in it, of no request.
+/// Three records: one in a span, one with an event name in that span, and one of no request.
 const LOGS: &str = r#"{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},"scopeLogs":[{
     "scope":{"name":"app"},"logRecords":[
     {"timeUnixNano":"1544712660300000000","severityNumber":9,"body":{"stringValue":"took 5 steps"},
@@ -37,7 +37,7 @@ fn records_of_requests_are_kept_and_others_are_counted() {
     assert_eq!(partial["errorMessage"], message);
     assert_eq!(post("/v1/traces", &[JSON], SPAN.as_bytes()).1, "{}");
     assert_eq!(post("/v1/logs", &[JSON], b"{}").1, "{}");
-    // As for traces: what is wrong is a status in the encoding of the request.
+    // As for traces, an error is a status in the encoding of the request.
     for (headers, body, status) in [
         (&[JSON][..], &b"{\"resourceLogs\":7"[..], "400"),
         (&[JSON, "Content-Encoding: br"], b"x", "415"),
@@ -64,7 +64,7 @@ fn records_of_requests_are_kept_and_others_are_counted() {
         let line = format!("stroboscope_{line}\n");
         assert!(metrics.contains(&line), "{line}\n{metrics}");
     }
-    // From the log to the tables also after a kill.
+    // Data moves from the log to the tables also after a kill.
     server.kill();
     let (mut server_again, ..) = collect(&program);
     assert!(server_again.stop(libc::SIGTERM).success());
@@ -73,7 +73,7 @@ fn records_of_requests_are_kept_and_others_are_counted() {
     let names: Vec<String> = events.iter().map(|row| text(&row["name"])).collect();
     assert_eq!(names, ["took", "paid"]);
     assert_eq!(attributes(&events[0])["log.body"], "took 5 steps");
-    // The line cuts nothing, the event does.
+    // The line cuts no segment, and the event does.
     let model = program.run(&["infer", "--json"]).succeeds().json();
     let said = model.to_string();
     assert!(said.contains("paid") && !said.contains("took"), "{said}");

@@ -71,12 +71,12 @@ fn readers_find_a_running_collectors_traces() {
             "{body}"
         );
     }
-    // What the collector says of itself is where it was, and each port says what it has.
+    // The collector's own APIs stay at their addresses, and each port names what it serves.
     assert!(get(&pages, "/api/processes").1.contains("processes"));
     assert_eq!(get(&jaeger, "/metrics").0, 404);
     assert!(get(&tempo, "/x").1.contains("/api/search"));
     for address in [&pages, &jaeger, &tempo] {
-        // Of two hosts, who is in between may take another than we do.
+        // With two `Host` headers, a proxy may use the one that the collector does not.
         let foreign = ask(
             address,
             "GET",

@@ -8,7 +8,8 @@ use crate::store::{ask, collect_with, rows};
 
 const TRACES: usize = 20;
 
-/// Requests with spans with events and an element, and with log lines inside and outside of a span.
+/// Returns requests with spans with events and an element, and with log lines inside and outside of
+/// a span.
 fn requests(trace: usize) -> [(&'static str, String); 2] {
     let at = |ms: usize| format!("\"{}000000\"", 1_544_712_660_000 + 100 * trace + ms);
     let id = format!("5b8efff798038103d269b633813f{trace:04x}");
@@ -59,7 +60,7 @@ fn told(times: usize) -> (usize, Vec<Value>) {
     let address = http
         .trim_start_matches("http://")
         .trim_end_matches("/v1/traces");
-    // The second time behind all: as after a time out.
+    // The second copies follow all first ones, as after a timeout.
     for _ in 0..times {
         for (path, body) in (0..TRACES).flat_map(requests) {
             let headers = ["Content-Type: application/json"];
@@ -80,7 +81,7 @@ fn told(times: usize) -> (usize, Vec<Value>) {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     assert!(server.stop(libc::SIGTERM).success());
-    // When its window began.
+    // The begin of the window differs from run to run.
     live.as_object_mut()
         .and_then(|live| live.remove("window_from_ns"))
         .expect("the window");

@@ -86,7 +86,7 @@ fn rusts_exporter_over_grpc() {
     assert_eq!(model["complete_traces"], REQUESTS);
 }
 
-/// Spans and events.
+/// Compares spans and events with the exported ones.
 fn check([spans, events]: &[Vec<Row>; 2], told: &[Value]) {
     assert_eq!(spans.len(), told.len());
     for told in told {

@@ -1,5 +1,5 @@
-//! Tests of the burst samplers for OpenTelemetry's SDKs in Python and JavaScript: the same schedule as ours, and requests that
-//! are whole across all of them.
+//! Tests of the burst samplers for OpenTelemetry's SDKs in Python and JavaScript: they have the
+//! same schedule as our SDK, and requests are whole across all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -142,8 +142,9 @@ fn get(port: u16) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// A front service with our SDK calls a middle service in Python, which calls a back service in JavaScript. Of each request
-/// that begins in a burst, all three record all, and of the others, the middle and the back service record nothing.
+/// A front service with our SDK calls a middle service in Python, which calls a back service in
+/// JavaScript. All three record each request that begins in a burst, and the middle and the back
+/// service record nothing of the others.
 #[test]
 fn requests_of_rust_python_and_javascript_are_whole() {
     let test = "requests_of_rust_python_and_javascript_are_whole";
@@ -178,8 +179,8 @@ fn requests_of_rust_python_and_javascript_are_whole() {
     back.end();
     assert!(collector.stop(libc::SIGTERM).success());
 
-    // Traces with the names of their spans. Spans of the front service that a burst's end cut are of requests that began
-    // before the burst, and have no root in the store.
+    // Traces with the names of their spans. Spans of the front service that a burst's end cut
+    // belong to requests that began before the burst, and have no root in the store.
     let mut spans: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for span in rows(&program.data(), "spans") {
         let name = text(&span["name"]);
@@ -218,7 +219,8 @@ fn requests_of_rust_python_and_javascript_are_whole() {
     assert!(entered > 20 && overlapping as f64 >= 0.99 * entered as f64);
 }
 
-/// A front service in Python calls a back service in JavaScript for some seconds, in bursts of a quarter of the time.
+/// A front service in Python calls a back service in JavaScript for 3 s, with bursts in a quarter
+/// of the time.
 #[test]
 fn requests_of_python_and_javascript_are_whole_and_begin_in_bursts() {
     let test = "requests_of_python_and_javascript_are_whole_and_begin_in_bursts";

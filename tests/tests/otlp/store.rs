@@ -9,10 +9,11 @@ use parquet::record::Field;
 use serde_json::{Value, json};
 use stroboscope_tests::{Program, Server};
 
-/// A row as an object, by its columns' names; ids of traces in hexadecimal.
+/// A row as an object, by its columns' names. Ids of traces and processes are in hexadecimal.
 pub(crate) type Row = Value;
 
-/// A collector on free ports: where it takes gRPC, OTLP over HTTP, and shows pages.
+/// Starts a collector on free ports. Returns it with its addresses for gRPC, OTLP over HTTP, and
+/// pages.
 pub(crate) fn collect(program: &Program) -> (Server, String, String, String) {
     collect_with(program, &[])
 }
@@ -32,7 +33,7 @@ pub(crate) fn collect_with(
     (server, grpc, http, pages)
 }
 
-/// Rows of a table, as names and fields.
+/// Returns the rows of a table in the store's files.
 pub(crate) fn rows(data: &Path, table: &str) -> Vec<Row> {
     fn files(directory: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -86,7 +87,7 @@ fn value(column: &str, field: Field) -> Value {
     }
 }
 
-/// Rows of a table as SQL has them; none in a binary without it.
+/// Returns the rows of a table by SQL; `None` in a binary without SQL.
 pub(crate) fn rows_in_sql(program: &Program, table: &str) -> Option<Vec<Row>> {
     if !cfg!(feature = "sql") {
         eprintln!("SKIPPED: {table} in SQL (--features sql)");
@@ -125,7 +126,7 @@ pub(crate) fn attributes(row: &Row) -> Value {
     found
 }
 
-/// One request over HTTP/1.1; status line and headers, and the body.
+/// Sends one request over HTTP/1.1. Returns the status line with the headers, and the body.
 pub(crate) fn ask(
     address: &str,
     method: &str,
@@ -143,7 +144,7 @@ pub(crate) fn ask(
         body.len()
     );
     stream.write_all(head.as_bytes()).expect("asked");
-    // It may answer before it has read all.
+    // The server may answer before it has read all.
     let _ = stream.write_all(body);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);

@@ -49,7 +49,8 @@ fn what_is_wrong_is_said_as_the_protocol_has_it() {
         br#"{"resource_spans":[{"scope_spans":[{"spans":[{"trace_id":"0"}]}]}]}"#,
     );
     assert!(body.contains("rejectedSpans"), "{body}");
-    // An empty request is a success; one whose span is wrong is, too, and says what.
+    // An empty request is a success. One whose span is invalid is, too, and its answer names the
+    // problem.
     assert_eq!(post(&[json], b"{}").1, "{}");
     let (head, body) = post(
         &[json],
@@ -95,14 +96,14 @@ fn what_is_wrong_is_said_as_the_protocol_has_it() {
         12,
         "not metrics",
     );
-    // In protobuf where the request is: a Status of code 3.
+    // A request in protobuf gets a `Status` of code 3 in protobuf.
     let protobuf = "Content-Type: application/x-protobuf";
     let (head, body) = post(&[protobuf], b"\x0a\xff\x01garbage");
     assert!(
         head.starts_with("HTTP/1.1 400") && body.starts_with("\u{8}\u{3}\u{12}"),
         "{head}\n{body:?}"
     );
-    // A gigabyte of zeros is a megabyte of gzip.
+    // A gigabyte of zeros, in a few megabytes of gzip.
     let bomb = Command::new("sh")
         .args(["-c", "head -c 1000000000 /dev/zero | gzip -1"])
         .output()
@@ -135,7 +136,7 @@ fn what_is_wrong_is_said_as_the_protocol_has_it() {
         said.contains("stored 1 record in 0 batches and 1 request of OTLP"),
         "{said}"
     );
-    // Seven were refused for good.
+    // The log has the first, second and fourth of the seven permanent rejections.
     assert_eq!(
         said.matches("refused a request of OTLP").count(),
         3,

@@ -18,7 +18,7 @@ pub(crate) struct Structure {
 }
 
 impl Structure {
-    /// A structure of this many steps; each is one segment of one task.
+    /// Creates a structure of this many steps; each is one segment of one task.
     pub(crate) fn random(seed: u64, steps: usize) -> Self {
         let mut random = Random::new(seed);
         let locked = (0..steps).map(|_| random.below(3) == 0).collect();
@@ -30,7 +30,7 @@ impl Structure {
         }
     }
 
-    /// The event lines of so many requests, request by request.
+    /// Returns the event lines of this many requests, request by request.
     pub(crate) fn run(&self, requests: u64) -> Vec<Line> {
         (0..requests)
             .flat_map(|request| self.request(request))
@@ -51,7 +51,8 @@ impl Structure {
         running.lines
     }
 
-    /// Pairs of tasks of which one precedes the other in a sequence.
+    /// Returns the pairs of tasks in adjacent parts of a sequence: the earlier one, and the later
+    /// one.
     pub(crate) fn true_orders(&self) -> Vec<(String, String)> {
         let mut orders = Vec::new();
         collect_orders(&self.shape, &mut orders);
@@ -114,14 +115,15 @@ fn task(step: usize) -> String {
 struct Running<'a> {
     structure: &'a Structure,
     random: &'a mut Random,
-    /// One holder at a time, in the order of asking.
+    /// Time from which the lock is free. The steps hold it one at a time, in the order in which
+    /// they run.
     lock_free_ns: i64,
     lines: Vec<Line>,
     request: u64,
 }
 
 impl Running<'_> {
-    /// Runs a part that can begin at `ready_ns`; when it is done.
+    /// Runs a part that can begin at `ready_ns`. Returns the time at which it is done.
     fn run(&mut self, shape: &Shape, ready_ns: i64) -> i64 {
         match shape {
             Shape::Sequence(parts) => parts

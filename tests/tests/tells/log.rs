@@ -44,7 +44,7 @@ fn programs_read_it_as_json() {
     for door in ["grpc", "otlp_http"] {
         let _ = server.wait_for(door, |said| address(said, door));
     }
-    // Nobody without a token, and the token of somebody else.
+    // One request without a token, and one with an unknown token.
     let pages = pages.trim_start_matches("http://").trim_end_matches('/');
     for header in ["", "Authorization: Bearer tOken-of-nobody\r\n"] {
         use std::io::{Read as _, Write as _};
@@ -93,7 +93,7 @@ fn programs_read_it_as_json() {
         "{said}"
     );
     assert!(!said.contains("tOken-"), "{said}");
-    // What stops it is said in the same form.
+    // An error that prevents the start has the same form.
     let program = Program::new();
     let run = program.run(&[
         "collect",
@@ -110,7 +110,8 @@ fn lines_of_failure(said: &str) -> Value {
     lines(said).pop().expect("a line")
 }
 
-/// Continuous garbage does not fill the log, and the log contains no value of a rejected request.
+/// Continuous garbage does not fill the log, and a name in a rejected batch cannot forge a line of
+/// the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_is_cut_and_no_value_is_told() {
     let program = Program::new();
@@ -118,7 +119,7 @@ async fn a_flood_is_cut_and_no_value_is_told() {
     let mut collector = collect(&program, &arguments, &[]);
     let bad = |sequence| {
         let mut bad = batch(9, sequence, 2);
-        // Columns that do not fit together.
+        // An incarnation of 3 bytes is invalid.
         bad.process.as_mut().expect("a process").incarnation = vec![1, 2, 3];
         bad.process.as_mut().expect("a process").host = "h\nERROR forged\u{1b}[31m".to_owned();
         bad

@@ -13,7 +13,7 @@ use stroboscope_proto::v1::{Batch, ShipReply, ShipRequest};
 use stroboscope_tests::{Program, Server};
 use tonic::transport::Endpoint;
 
-/// A collector, and where its doors are.
+/// A collector, and the addresses of its ports.
 struct Collector {
     server: Server,
     grpc: String,
@@ -35,7 +35,7 @@ fn collect(program: &Program, more: &[&str], environment: &[(&str, &str)]) -> Co
     }
 }
 
-/// The body of a page.
+/// Returns the body of a page.
 fn get(pages: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(pages).expect("it listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -47,7 +47,7 @@ fn get(pages: &str, path: &str) -> String {
     body.to_owned()
 }
 
-/// The value of a metric without labels.
+/// Returns the value of a metric without labels.
 fn metric(pages: &str, name: &str) -> f64 {
     let metrics = get(pages, "/metrics");
     let line = format!("stroboscope_{name} ");
@@ -56,7 +56,7 @@ fn metric(pages: &str, name: &str) -> f64 {
     value.parse().expect("a number")
 }
 
-/// Ships batches on a stream of their own; all answers.
+/// Ships batches on a stream of their own. Returns all answers.
 async fn ship(grpc: &str, batches: Vec<Batch>) -> Vec<ShipReply> {
     let endpoint = Endpoint::from_shared(format!("http://{grpc}")).expect("an address");
     let mut client = CollectorClient::new(endpoint.connect().await.expect("it listens"));
@@ -72,7 +72,7 @@ async fn ship(grpc: &str, batches: Vec<Batch>) -> Vec<ShipReply> {
     all
 }
 
-/// Waits for something, half a minute.
+/// Waits until `is_there` returns true, for at most half a minute.
 fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !is_there() {

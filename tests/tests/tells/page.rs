@@ -93,7 +93,7 @@ async fn it_shows_what_requests_wait_for_and_who_ships() {
     for (of, ns) in [("duration", 300_000.0), ("slack", 0.0)] {
         for percentile in ["p50_ns", "p95_ns", "p99_ns"] {
             let found = share(&put[of][percentile]);
-            // The first two digits, and one more.
+            // The percentiles are exact to 0.2 %.
             assert!(
                 (found - ns).abs() <= ns * 2e-3,
                 "{of} {percentile}: {put:#}"
@@ -135,7 +135,7 @@ async fn it_shows_what_requests_wait_for_and_who_ships() {
         "{process:#}"
     );
 
-    // One that comes by a name of somebody else's is turned away.
+    // A request with a foreign host name is rejected.
     {
         use std::io::{Read as _, Write as _};
         let mut stream = std::net::TcpStream::connect(&pages).expect("it listens");
@@ -183,7 +183,8 @@ fn without_a_live_model_the_rest_is_there() {
     assert_eq!(json(&collector.pages, "/api/processes")["known"], 0);
 }
 
-/// Programs get the live model at the address of the subcommand's page, as they always did, and browsers the page.
+/// At the address of the live model's page, programs get the model as JSON, and browsers get the
+/// page.
 #[test]
 fn the_model_is_a_page_for_browsers() {
     use std::io::{Read as _, Write as _};

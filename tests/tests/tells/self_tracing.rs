@@ -20,7 +20,8 @@ fn growth(collector: &Collector) -> [f64; 4] {
     GROWING.map(|name| metric(&collector.pages, name))
 }
 
-/// Waits until nothing grows for some flushes, and sees that it stays so.
+/// Waits until none of the [`GROWING`] metrics increases for a second, and checks that this stays
+/// so.
 fn stays_idle(collector: &Collector) {
     let mut before = growth(collector);
     wait_for("an end of what grows", || {
@@ -95,7 +96,7 @@ async fn a_collector_traces_what_it_does_for_others() {
     assert!(path.stdout.contains("log_sync"), "{path:#?}");
 }
 
-/// Two collectors that trace themselves into each other have nothing to say of that either.
+/// Two collectors that send their own traces to each other do not trace this either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn collectors_that_trace_into_each_other_are_idle() {
     let (one, other) = (Program::new(), Program::new());

@@ -12,7 +12,8 @@ use tempfile::TempDir;
 
 use crate::pty::{self, Terminal};
 
-/// Every subcommand, with arguments by which it does something: DATA is a store, OUT a directory of its own.
+/// Every subcommand that ends by itself, with arguments by which it does something: DATA is a
+/// store, OUT a directory of its own.
 const SUBCOMMANDS: &[(&str, &str)] = &[
     ("demo", "--seconds 1 --rate 4 --data OUT/demo"),
     ("store check", "--data DATA"),
@@ -84,7 +85,7 @@ enum Gone {
     Output,
     /// `2>&1 | head`.
     OutputAndErrors,
-    /// The terminal, with complaints going into a file.
+    /// The terminal is gone, and standard error goes to a file.
     Terminal,
     TerminalAndErrors,
 }
@@ -111,7 +112,7 @@ impl Gone {
     }
 }
 
-/// A store of a few requests.
+/// Creates a store of two requests.
 fn store() -> Program {
     let program = Program::new();
     let line = |trace: &str, event: &str, ts_ns| Line {
@@ -174,7 +175,7 @@ fn check_end(status: ExitStatus, errors: &mut File, what: &str) {
     );
 }
 
-/// The subcommands that the help lists below these words.
+/// Returns the subcommands that the help lists below these words.
 fn listed(words: &[&str]) -> BTreeSet<String> {
     let help = Program::run_plain(&[words, &["--help"]].concat())
         .succeeds()
@@ -224,7 +225,7 @@ fn without_a_reader_or_a_terminal_each_ends() {
     });
 }
 
-/// CPU time of a process so far, in clock ticks.
+/// Returns the CPU time of a process so far, in clock ticks.
 fn cpu_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
     let after_name = stat.rsplit_once(')').expect("a name").1;
@@ -252,10 +253,11 @@ fn without_a_terminal_servers_serve_and_end() {
         server.hang_up();
         let before = cpu_ticks(server.child.id());
         std::thread::sleep(Duration::from_secs(1));
-        // Of 100 in a second, one that spins uses most.
+        // A process that spins uses most of the 100 ticks of a second.
         let used = cpu_ticks(server.child.id()) - before;
         assert!(used < 30, "{words} uses {used} ticks in a second");
-        // SAFETY: a plain system call on a child that was not waited for yet, so the id is still its.
+        // SAFETY: a plain system call on a child that was not waited for yet, so the id is still
+        // the child's.
         #[allow(unsafe_code)]
         unsafe {
             libc::kill(server.child.id().cast_signed(), libc::SIGTERM)
@@ -268,7 +270,7 @@ fn without_a_terminal_servers_serve_and_end() {
 /// Reports whether a process runs that is not a child of this one.
 fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // One that ended may be left for a parent that never asks.
+    // A process that ended may remain as a zombie if its parent never waits for it.
     stat.rsplit_once(") ")
         .is_some_and(|(_, after_name)| !after_name.starts_with('Z'))
 }

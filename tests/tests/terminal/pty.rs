@@ -42,7 +42,7 @@ pub(crate) struct Terminal {
     reader: Option<JoinHandle<()>>,
 }
 
-/// The modes that a raw terminal has otherwise.
+/// Modes in which a raw terminal differs from others.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Modes(libc::tcflag_t, libc::tcflag_t, libc::tcflag_t);
 
@@ -64,7 +64,8 @@ impl Terminal {
         Self::start_as(arguments, true)
     }
 
-    /// `is_own`: it is the program's controlling terminal, whose loss is a signal.
+    /// Starts the program in a new terminal. If `is_own`, it is the program's controlling terminal,
+    /// whose loss is a signal.
     pub(crate) fn start_as(arguments: &[&str], is_own: bool) -> Self {
         let (master, slave) = open();
         set_size(&master, 70, 30);
@@ -75,7 +76,8 @@ impl Terminal {
             .env("TERM", "xterm")
             .env_remove("COLUMNS");
         command.stdin(another()).stdout(another()).stderr(another());
-        // SAFETY: two system calls between fork and exec, which are safe there: the terminal becomes the process's own.
+        // SAFETY: two system calls between fork and exec, which are safe there. The terminal
+        // becomes the process's own.
         #[allow(unsafe_code)]
         unsafe {
             use std::os::unix::process::CommandExt as _;
@@ -109,7 +111,7 @@ impl Terminal {
         }
     }
 
-    /// Closes all of the terminal's other side, as the end of a window or of a connection does.
+    /// Closes the user's side of the terminal, as the end of a window or of a connection does.
     pub(crate) fn hang_up(&mut self) {
         self.is_left.store(true, SeqCst);
         // Something to read ends the reader's waiting.
@@ -120,7 +122,7 @@ impl Terminal {
     }
 
     pub(crate) fn modes(&self) -> Modes {
-        // SAFETY: of zeros, and filled by the kernel; the descriptor is open.
+        // SAFETY: zeros are a valid value, which the kernel fills in. The descriptor is open.
         #[allow(unsafe_code)]
         let modes = unsafe {
             let mut modes: libc::termios = std::mem::zeroed();
@@ -134,7 +136,7 @@ impl Terminal {
         self.master.write_all(keys.as_bytes()).expect("it is read");
     }
 
-    /// Waits until it has shown this since the last time.
+    /// Waits until the program has shown this text since the last call.
     pub(crate) fn shows(&mut self, text: &str) {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {

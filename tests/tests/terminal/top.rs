@@ -54,7 +54,7 @@ fn it_shows_what_arrives_and_puts_the_terminal_back() {
     top.shows("any key goes back");
     top.press("x/nothing-is-called-so\r");
     top.shows("No operation has this in its name");
-    // A collector that is gone, and the last picture stays.
+    // The collector is gone, and the last picture stays.
     collector_of_it.kill();
     top.shows("STALE");
     top.shows("no collector answers at");
@@ -71,9 +71,10 @@ fn a_signal_puts_the_terminal_back() {
     drop(free);
     let mut top = Terminal::start(&["top", "--http", &address, "--interval", "0.1"]);
     let before = top.modes();
-    // There is nobody: it says so, and tries again.
+    // No collector answers: `top` reports this, and tries again.
     top.shows("waiting: no collector answers at");
-    // SAFETY: a plain system call on a child that was not waited for yet, so the id is still its.
+    // SAFETY: a plain system call on a child that was not waited for yet, so the id is still the
+    // child's.
     #[allow(unsafe_code)]
     unsafe {
         libc::kill(top.child.id().cast_signed(), libc::SIGTERM)
@@ -125,7 +126,7 @@ fn one_picture_is_text_or_says_why_there_is_none() {
     }
     assert!(!text.contains('\u{1b}'), "{text:?}");
 
-    // The same of the store that it writes, of which nothing is heard but what is in the files.
+    // `top` shows the same of the store, without what only a running collector knows.
     let stored = watched.run(&["top", "--once"]).succeeds().stdout;
     assert!(stored.contains(name), "{stored}");
     assert!(stored.contains("processes: 1 recorded"), "{stored}");

@@ -40,7 +40,8 @@ fn invoice(message: &str) -> String {
     String::from_utf8(invoice.into_bytes()).expect("a text")
 }
 
-/// Not a test: one of the services, by `STROBOSCOPE_TEST_ROLE`, in a process of its own.
+/// Runs one of the services in a process of its own. `STROBOSCOPE_TEST_ROLE` selects it. Does
+/// nothing without the variable.
 #[test]
 fn service() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -77,7 +78,7 @@ fn run(role: &str, collector: &str, message: &str) -> String {
     said.unwrap_or_else(|| panic!("{output:?}")).to_owned()
 }
 
-/// Names and ranges of items in a report.
+/// Returns the names and ranges of items in a report, sorted.
 fn items(items: &Value) -> Vec<(String, String)> {
     let items = items.as_array().expect("a list");
     let mut items: Vec<_> = items
@@ -152,7 +153,7 @@ fn bytes_of_an_answer_are_traced_through_two_services() {
     ]);
     assert_eq!(items(&of["ends"]), [pair("invoice", "[[6,8]]")]);
 
-    // Of one request only, whose quote has no source there.
+    // Within one request only, the quote has no source.
     let trace = why["item"]["log"]
         .as_str()
         .and_then(|log| log.split_once(' '));
@@ -168,7 +169,7 @@ fn bytes_of_an_answer_are_traced_through_two_services() {
         .run(&none)
         .fails_with(2, &["no provenance logs", "tracked"]);
 
-    // Damage of all files is no absence of logs.
+    // If all files are damaged, the error says so.
     let hours = program.data().join("provenance");
     let mut damaged = 0;
     for date in std::fs::read_dir(hours).expect("dates") {

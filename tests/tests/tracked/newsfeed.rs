@@ -62,13 +62,13 @@ async fn connected(address: &str) -> Channel {
         .expect("the server accepts connections")
 }
 
-/// Answer of `stroboscope provenance` as JSON.
+/// Returns the answer of `stroboscope provenance` as JSON.
 fn ask(program: &Program, arguments: &[&str]) -> Value {
     let all = [&["provenance"], arguments, &["--json", "--top", "0"]].concat();
     program.run(&all).succeeds().json()
 }
 
-/// A list in an answer.
+/// Returns a list in an answer.
 fn list<'a>(answer: &'a Value, name: &str) -> &'a Vec<Value> {
     answer[name]
         .as_array()
@@ -79,7 +79,7 @@ fn text(value: &Value) -> &str {
     value.as_str().expect("a text")
 }
 
-/// Bytes of items by name, of a list in an answer.
+/// Returns the bytes of the items in a list, by name.
 fn bytes_by_name(items: &[Value]) -> BTreeMap<String, BTreeSet<u64>> {
     let mut bytes: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for item in items {
@@ -300,7 +300,7 @@ async fn load(web: &mut PageClient<Channel>) -> Bodies {
     bodies
 }
 
-/// The newsfeed's hash of session tokens.
+/// Returns the newsfeed's hash for session tokens.
 fn mixed(number: u64) -> u64 {
     let mut z = number;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -308,7 +308,7 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Bytes of the store to change: used ones of each kind, and unused ones.
+/// Returns the bytes of the store to change: used ones of each kind, and unused ones.
 fn bytes_to_change() -> Vec<(String, usize)> {
     let mut bytes = Vec::new();
     for generator in ["friends", "pages", "ads"] {
