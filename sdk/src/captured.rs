@@ -31,7 +31,7 @@ struct Unseen {
     /// Number of times that the gate opened before the capture.
     openings: u32,
     /// Context in which the work runs: that of an unrecorded request if the work may be in the
-    /// middle of one, otherwise none. Decided when the work first runs while recording is on.
+    /// middle of one, otherwise none. Decided when the work first runs after the gate opened.
     part: OnceLock<SpanContext>,
 }
 
@@ -112,9 +112,13 @@ impl Unseen {
 
     #[cold]
     fn decide(&self) -> SpanContext {
-        let is_next = gate::openings() == self.openings.wrapping_add(1);
+        let openings = gate::openings().wrapping_sub(self.openings);
+        if openings == 0 {
+            // No window has opened since: only another request is recorded.
+            return SpanContext::NONE;
+        }
         *self.part.get_or_init(|| {
-            if is_next {
+            if openings == 1 {
                 unseen_request()
             } else {
                 SpanContext::NONE

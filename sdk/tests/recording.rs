@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use collector::{Collector, wait_for};
+use stroboscope::propagation::{self, TRACEPARENT};
 use stroboscope::{BurstConfig, FutureExt as _, Guard, SampleMode, event, span};
 use stroboscope_proto::v1::{SetBurstConfig, SpanFlag};
 
@@ -308,9 +309,10 @@ fn followed_requests_are_whole() {
     assert!(stroboscope::current() == stroboscope::SpanContext::NONE);
 }
 
-/// Runs a request that begins between windows and makes steps until the next window ends. `None` if
-/// the machine was too busy: the request began in a window, or fewer than 20 steps were recorded.
-fn cut_by_an_opening() -> Option<Collector> {
+/// Runs a request that begins between windows and makes steps until the next window ends. With
+/// `is_beside`, a request of a caller that records it runs meanwhile. `None` if the machine was too
+/// busy: the request began in a window, or fewer than 20 steps were recorded.
+fn cut_by_an_opening(is_beside: bool) -> Option<Collector> {
     let recording = Recording::start("128ms/512ms".parse().unwrap(), SampleMode::Follow);
     wait_for("a window to end", || {
         stroboscope::stats().windows > 0 && !span!("probe").is_recorded()
@@ -332,7 +334,15 @@ fn cut_by_an_opening() -> Option<Collector> {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::spawn(steps.in_current_span()).await.unwrap()
+        let steps = steps.in_current_span();
+        let mut headers = http::HeaderMap::new();
+        let sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        headers.insert(TRACEPARENT, sampled.parse().unwrap());
+        let beside =
+            is_beside.then(|| propagation::extract(&headers).scope("/", || span!("beside")));
+        let recorded = tokio::spawn(steps).await.unwrap();
+        assert!(beside.is_none_or(|span| span.is_recorded()));
+        recorded
     };
     let span = span!("request");
     if span.is_recorded() {
@@ -348,20 +358,22 @@ fn cut_by_an_opening() -> Option<Collector> {
 /// that its beginning is missing.
 #[test]
 fn an_async_request_cut_by_an_opening_is_one_trace_and_marked() {
-    let collector = std::iter::repeat_with(cut_by_an_opening)
-        .flatten()
-        .next()
-        .unwrap();
-    let spans = collector.spans();
-    assert!(spans.iter().all(|span| span.name != "request"));
-    let steps: Vec<_> = spans.iter().filter(|span| span.name == "step").collect();
-    assert!(steps.len() > 5, "{}", steps.len());
-    for step in &steps {
-        assert!(
-            step.has(SpanFlag::CutOpen) && !step.has(SpanFlag::Sampled) && step.parent != 0,
-            "{step:?}"
-        );
-        assert_eq!(step.trace, steps[0].trace);
+    for is_beside in [false, true] {
+        let collector = std::iter::repeat_with(|| cut_by_an_opening(is_beside))
+            .flatten()
+            .next()
+            .unwrap();
+        let spans = collector.spans();
+        assert!(spans.iter().all(|span| span.name != "request"));
+        let steps: Vec<_> = spans.iter().filter(|span| span.name == "step").collect();
+        assert!(steps.len() > 5, "{}", steps.len());
+        for step in &steps {
+            assert!(
+                step.has(SpanFlag::CutOpen) && !step.has(SpanFlag::Sampled) && step.parent != 0,
+                "{step:?}, beside another request: {is_beside}"
+            );
+            assert_eq!(step.trace, steps[0].trace);
+        }
     }
 }
 
