@@ -356,7 +356,7 @@ impl LearnedTree {
             requests,
             learned_from: self.learned_from,
             held_out: self.held_out,
-            counted: [0, 1].map(|class| (requests[class] as f64 / weights[class].max(1.0)) as u64),
+            counted: rows.kept(),
             leaves: explained,
             parameters: self.parameters.clone(),
             left_out: self.left_out.clone(),

@@ -234,6 +234,11 @@ impl StoredRows {
         self.sides.each_ref().map(|side| side.seen.round() as u64)
     }
 
+    /// Returns the number of kept requests of each side.
+    pub(super) fn kept(&self) -> [u64; 2] {
+        self.sides.each_ref().map(|side| side.hashes.len() as u64)
+    }
+
     /// Returns the mean number of requests that a kept request represents, by side.
     pub(super) fn weights(&self) -> [f64; 2] {
         self.sides

@@ -174,6 +174,15 @@ fn thresholds_and_figures_of_uneven_categories_are_those_of_all_requests() {
 }
 
 #[test]
+fn requests_that_represent_several_are_counted_once() {
+    let mut requests = requests(1, [2_997, 1_000], small_reads);
+    requests[0].weight = 2.0;
+    let explanation = explained(&requests);
+    assert_eq!(explanation.requests, [2_998, 1_000]);
+    assert_eq!(explanation.counted, [2_997, 1_000]);
+}
+
+#[test]
 fn ids_and_times_are_never_used() {
     for seed in 0..20 {
         let explanation = explained(&requests(100 + seed, [400, 400], |_, _| Vec::new()));
