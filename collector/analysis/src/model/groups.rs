@@ -308,7 +308,12 @@ impl Group {
             }
             let (sums, inputs) = &mut self.levels[level];
             if waiting & 1 == 0 {
-                std::mem::swap(inputs, answers);
+                if answers.capacity() > inputs.capacity() {
+                    // A swap would give this group the memory of a larger one.
+                    inputs.copy_from_slice(answers);
+                } else {
+                    std::mem::swap(inputs, answers);
+                }
                 break;
             }
             for ((sum, input), answer) in sums.iter_mut().zip(&*inputs).zip(answers.iter_mut()) {

@@ -141,3 +141,19 @@ fn memory_is_bounded() {
     let huge: Vec<u32> = (0..3000).collect();
     assert!((0..50).all(|_| !groups.count(&trace(&huge, &mut state), &mut counts)));
 }
+
+#[test]
+fn a_small_group_takes_no_memory_of_a_large_one() {
+    let (mut groups, mut counts) = (Groups::default(), Counts::default());
+    let mut state = 1;
+    let large: Vec<u32> = (0..640).collect();
+    for _ in 0..100 {
+        for labels in [&large[..], &[3, 70]] {
+            groups.count(&trace(labels, &mut state), &mut counts);
+        }
+    }
+    assert_eq!(groups.groups.len(), 2);
+    for (sums, inputs) in groups.groups.iter().flat_map(|group| &group.levels) {
+        assert!(inputs.capacity() <= sums.capacity());
+    }
+}
