@@ -26,7 +26,7 @@ const READ_SHARE_MAX: f64 = 0.5;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchPlan {
     /// Conditions on spans in the formula's notation. A request must have spans that meet some or
-    /// all of them, unless the formula may hold without any span.
+    /// all of them. Empty if the formula may hold without any span.
     pub needs: Vec<String>,
     /// Reason why all requests are read; `None` if only selected ones are.
     pub all_because: Option<&'static str>,

@@ -202,14 +202,14 @@ impl Requirement {
             has_kernel_items: formula.names_kernel(),
         };
         need.tree = need.for_holding(formula);
-        if need.spans.len() > u64::BITS as usize {
+        if need.spans.len() > u64::BITS as usize || need.is_anything() {
             // Formulas with more conditions are too rare to justify a second word of bits.
             (need.spans, need.tree) = (Vec::new(), Tree::Anything);
         }
         need
     }
 
-    /// Returns the conditions on spans, by index.
+    /// Returns the conditions on spans, by index; none if no span is necessary.
     #[must_use]
     pub fn spans(&self) -> &[Condition] {
         &self.spans
@@ -321,8 +321,10 @@ mod tests {
             r#"{ kernel = syscall }"#,
             r#"eventually ({ kernel = syscall } and always within 1ms { name = "a" })"#,
             r#"not ({ name = "a" } or { name = "b" })"#,
+            r#"{ name = "a" } or never { name = "b" }"#,
         ] {
-            assert!(need(all).is_anything(), "{all}");
+            let need = need(all);
+            assert!(need.is_anything() && need.spans().is_empty(), "{all}");
         }
     }
 
