@@ -61,7 +61,11 @@ pub fn tree(records: &TraceRecords) -> Vec<SpanNode<'_>> {
         .copied()
         .filter(is_root)
         .chain(in_order.iter().copied());
-    let mut cutter = Cutter::default();
+    let mut cutter = Cutter {
+        segmenter: Segmenter::default(),
+        // The request itself bounds the number of labels.
+        labels: Labels::with_max(usize::MAX),
+    };
     for root in roots {
         let mut pending = vec![(0, root)];
         while let Some((depth, span)) = pending.pop() {
@@ -80,7 +84,6 @@ pub fn tree(records: &TraceRecords) -> Vec<SpanNode<'_>> {
     nodes
 }
 
-#[derive(Default)]
 struct Cutter {
     segmenter: Segmenter,
     labels: Labels,
@@ -166,6 +169,23 @@ mod tests {
             (&*nodes[1].segments[0].start, &*nodes[1].segments[0].end),
             ("start", "→web:s3")
         );
+    }
+
+    #[test]
+    fn all_segments_of_a_span_with_many_children_are_there() {
+        let children = (2..5_002u32).map(|id| {
+            let start_ns = 10 * i64::from(id);
+            span(u64::from(id), 1, start_ns, start_ns + 5)
+        });
+        let records = TraceRecords {
+            spans: std::iter::once(span(1, 0, 0, 60_000))
+                .chain(children)
+                .collect(),
+            ..TraceRecords::default()
+        };
+        let nodes = tree(&records);
+        assert_eq!(nodes[0].segments.len(), 5_001);
+        assert!(nodes[1..].iter().all(|node| node.segments.len() == 1));
     }
 
     #[test]
