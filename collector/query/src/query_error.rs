@@ -114,6 +114,13 @@ pub enum QueryError {
         value: String,
         known: String,
     },
+    /// The attribute that identifies the units of an experiment occurs only in requests of neither
+    /// side.
+    #[error(
+        "no request of the control or the test has the attribute {0}, only other requests have it; name another \
+         attribute by --unit, or omit it"
+    )]
+    NoUnit(String),
     /// No process measured its usage in the requested time.
     #[error(
         "no process in {0} reported its usage: those with this version's SDK do, about once a second, while they \

@@ -107,6 +107,7 @@ fn code_of(error: &QueryError) -> FailureCode {
             | QueryError::NoSuchSegment { .. }
             | QueryError::NoSuchTrace { .. }
             | QueryError::NoSuchValue { .. }
+            | QueryError::NoUnit(_)
             | QueryError::NoComponent(_),
         ) => FailureCode::Unknown,
         (None, _) => FailureCode::Failed,

@@ -228,6 +228,25 @@ fn what_cannot_be_compared_is_said() {
     let (_, said) = check(at, &[&ASKED[..], &["--certainty", "95"]].concat(), 2);
     assert!(said.contains("0.5 to 0.9999"), "{said}");
 
+    let pair = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let span = json!({
+        "traceId": "0000000000000000000000000000ffff",
+        "spanId": "0000000000000001",
+        "name": "page",
+        "kind": 2,
+        "startTimeUnixNano": "1700000000000000000",
+        "endTimeUnixNano": "1700000000020000000",
+        "attributes": [pair("build", "40"), pair("session", "s1")],
+    });
+    let of_no_side = json!({"resourceSpans": [{
+        "resource": {"attributes": [pair("service.name", "web")]},
+        "scopeSpans": [{"spans": [span]}],
+    }]});
+    std::fs::write(at.join("other.json"), of_no_side.to_string()).expect("written");
+    check(at, &["import", "other.json"], 0);
+    let said = ask("build", "42", "session");
+    assert!(said.contains("only other requests have it"), "{said}");
+
     // Without `--unit`, the report states the consequence.
     let (text, _) = check(at, &ASKED[..7], 0);
     assert!(text.contains("name them by --unit"), "{text}");

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use stroboscope_analysis::experiment::ExperimentRequest;
 use stroboscope_analysis::record::TraceRecords;
+use stroboscope_store::tables::IdRange;
 
 use super::ExperimentSettings;
 use super::assignment::{Assignment, AssignmentReading};
-use crate::attribute_names::no_such_attribute;
+use crate::attribute_names::{attribute_counts, no_such_attribute};
 use crate::query_error::QueryError;
 use crate::source::{Selection, Source};
 
@@ -159,7 +160,11 @@ impl PartRequests {
             }
         }
         if let Some(unit) = settings.unit.as_ref().filter(|_| !self.is_unit_said) {
-            return Err(no_such_attribute(source, selection, unit));
+            let counts = attribute_counts(source, selection, &IdRange::ALL)?;
+            return Err(match counts.has(unit) {
+                true => QueryError::NoUnit(unit.clone()),
+                false => counts.no_such_attribute(unit),
+            });
         }
         Ok(())
     }
