@@ -172,9 +172,12 @@ impl TraceSpan {
         let says_so = |(key, value): &(String, AnyValue)| {
             key == "error"
                 && match &value.kind {
+                    None => false,
                     Some(AnyKind::Bool(is_so)) => *is_so,
+                    Some(AnyKind::Int(number)) => is_failure(&number.to_string()),
                     Some(AnyKind::Text(text)) => is_failure(text),
-                    _ => false,
+                    // Analyses read other values as JSON, which never denies a failure.
+                    Some(_) => true,
                 }
         };
         has_flag || self.stored.attributes.iter().any(says_so)

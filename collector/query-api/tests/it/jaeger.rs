@@ -177,6 +177,32 @@ fn grafana_searches() {
     );
 }
 
+/// Checks that the counts of failed spans follow the rule by which failed spans are found.
+#[test]
+fn a_failure_is_one_whatever_the_type_of_its_value() {
+    let served = Served::new();
+    let values = json!([
+        {"intValue": "1"}, {"intValue": "0"}, {"doubleValue": 0.5}, {"stringValue": "no"},
+        {"stringValue": "0"}, {"boolValue": false}, {"arrayValue": {"values": [{"intValue": "0"}]}},
+    ]);
+    for (trace, value) in (1u8..).zip(values.as_array().unwrap()) {
+        let more = json!({"attributes": [{"key": "error", "value": value}]});
+        let at_ms = u64::from(trace);
+        served.take(&request(
+            "shop",
+            &[span(trace, 1, 0, "GET /cart", at_ms, 5, &more)],
+        ));
+    }
+    let counted = |id: &u64| served.by_id(u128::from(*id)).unwrap().spans[0].is_error();
+    let failed: Vec<u64> = (1..8).rev().filter(counted).collect();
+    assert_eq!(failed, [7, 4, 3, 1]);
+    let (from_us, to_us) = (T0_S * 1_000_000, (T0_S + 10) * 1_000_000);
+    let found = served.json(&format!(
+        "/api/traces?start={from_us}&end={to_us}&tags=%7B%22error%22%3A%22true%22%7D"
+    ));
+    assert_eq!(ids(&found), failed);
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_in_the_envelope() {
     let served = shops();
