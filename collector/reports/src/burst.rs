@@ -216,11 +216,16 @@ impl BurstReport {
     fn to_text(&self, remark: Option<&str>) -> String {
         let mut lines = Vec::new();
         lines.extend(remark.map(ToOwned::to_owned));
-        let bits = format!("{:#b}", self.config.bits());
+        let mask = self.config.bits();
+        let bits = format!("{mask:#b}");
         lines.push(match self.config.pattern_ms() {
             _ if self.config == BurstConfig::ALWAYS_ON => "0: recording is always on".to_owned(),
             Some((burst_ms, period_ms)) => format!("{bits}: {burst_ms} ms every {period_ms} ms"),
             None if self.config == BurstConfig::NEVER => "recording is off".to_owned(),
+            None if mask.count_ones() + mask.trailing_zeros() == u64::BITS => {
+                let burst_ms = 1u64 << mask.trailing_zeros();
+                format!("{bits}: {burst_ms} ms every 2^64 ms")
+            }
             None => format!("{bits}: a mask with gaps; its windows come in several periods"),
         });
         lines.push(format!(
@@ -279,6 +284,12 @@ mod tests {
         assert!(text.contains("off") && !text.contains("requests"), "{text}");
         let plan = never.plan(None);
         assert_eq!((plan.request_whole_max_ns, plan.windows.len()), (None, 0));
+        let text = |bits| BurstReport::of(BurstConfig::from_bits(bits), 5).to_text(None);
+        let rare = text(0b11 << 62);
+        let said = "4611686018427387904 ms every 2^64 ms";
+        assert!(rare.contains(said), "{rare}");
+        let gaps = text((1 << 63) | 1);
+        assert!(gaps.contains("a mask with gaps"), "{gaps}");
     }
 
     #[test]
