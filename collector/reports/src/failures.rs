@@ -6,6 +6,7 @@ mod leaf;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
+use stroboscope_analysis::by_root::OTHER_ROOTS;
 use stroboscope_analysis::root::NO_ROOT;
 use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_query::{
@@ -88,8 +89,8 @@ pub struct FailuresReport {
     /// root operations with at least 12 requests of both kinds are examined: those with the most
     /// failed requests.
     indistinct: Vec<String>,
-    /// Commands that examine the first change further; empty if there is none, and on the page
-    /// `/failures`, which has links.
+    /// Commands that examine the first change further; empty if there is none, if it is of several
+    /// root operations, and on the page `/failures`, which has links.
     #[serde(skip)]
     commands: String,
     #[serde(skip)]
@@ -163,14 +164,15 @@ rows! {
         };
         let all = |of| ns(&row.latency, of);
         let others = |of| ns(&row.latency_without_failed, of);
+        let is_one = ![NO_ROOT, OTHER_ROOTS].contains(&&*row.root);
     }
-    root: Text, "root operation" = match row.root == NO_ROOT || row.failed == 0 {
+    root: Text, "root operation" = match is_one && row.failed > 0 {
         // The page lists only requests whose root failed.
-        true => Cell::from(row.root.as_str()),
-        false => Cell::Linked(
+        true => Cell::Linked(
             row.root.clone(),
             format!("/traces?failed=yes&operation={}", path_segment(&row.root)),
         ),
+        false => Cell::from(row.root.as_str()),
     };
     requests: Count, "requests" = row.requests;
     failed: Count, "failed" = (row.failed > 0).then_some(row.failed);
@@ -191,10 +193,13 @@ rows! {
         let [from, at, until] = written_periods([change.before_from_ns, change.at_ns, change.until_ns]);
         let root = path_segment(&change.root);
     }
-    root: Text, "root operation" = Cell::Linked(
-        change.root.clone(),
-        format!("/compare?before={from}..{at}&after={at}..{until}&root={root}"),
-    );
+    root: Text, "root operation" = match change.root == OTHER_ROOTS {
+        true => Cell::from(change.root.as_str()),
+        false => Cell::Linked(
+            change.root.clone(),
+            format!("/compare?before={from}..{at}&after={at}..{until}&root={root}"),
+        ),
+    };
     at: Instant, "since (UTC)" = change.at_ns;
     share: Share, "failed" = change.rates[1];
     failed: Count, "requests" = change.failed[1];
@@ -418,7 +423,8 @@ impl ReadingVerb for FailuresVerb {
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
         let study = NamedStudy::of(&self.reading, runtime.handle())?;
         let mut report = self.answer(&study)?;
-        if let Some(FailureChangeRow(change)) = report.changes.first() {
+        let of_one = |FailureChangeRow(change): &&FailureChangeRow| change.root != OTHER_ROOTS;
+        if let Some(FailureChangeRow(change)) = report.changes.first().filter(of_one) {
             let times_ns = [change.before_from_ns, change.at_ns, change.until_ns];
             report.commands = comparing_commands(&change.root, times_ns, &self.reading);
         }
@@ -476,3 +482,6 @@ impl Report for FailuresReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
