@@ -95,11 +95,10 @@ pub struct RequestRow {
 rows! {
     RequestRow as row, "requests": "A request; the slowest or the latest come first.";
     {
-        let name = if row.root.is_empty() { "(no root)" } else { &row.root };
         let causes = (!row.causes.is_empty()).then(|| row.causes.join(", "));
     }
     trace: Request, "request" = &*row.trace;
-    root: Text, "root operation" = name;
+    root: Text, "root operation" = &*row.root;
     latency_ns: DurationNs, "took" = row.latency_ns as f64;
     start_ns: Instant, "began (UTC)" = row.start_ns;
     spans: Count, "spans" = row.spans;
