@@ -74,7 +74,8 @@ pub enum BadLine {
     /// The pattern of the mapping does not match the line.
     #[error("the mapping's pattern does not match the line")]
     NoMatch,
-    /// The CSV record has another number of fields than the first line, or an open quote.
+    /// The CSV record has another number of fields than the first line, or an open quote; or the
+    /// first record, which names the columns, cannot be read.
     #[error("{0}")]
     Csv(String),
     /// The mapping needs the text of a field, but the field is an object or a list.

@@ -78,6 +78,15 @@ impl<'a> LineMapper<'a> {
             match read.and_then(|()| csv.take(number, &line)) {
                 Ok(CsvLine::Record(number)) => self.record(number, RawRecord::Csv(csv), sink),
                 Ok(CsvLine::Header | CsvLine::Part) => {}
+                // Without the names, the next record would pass for them.
+                Err(reason) if csv.columns().0.is_empty() => {
+                    let what = format!(
+                        "nothing is imported, because the first record, which names the columns, \
+                         cannot be read: {reason}; correct it and import the file again"
+                    );
+                    sink.bad(number, &BadLine::Csv(what));
+                    return Ok(());
+                }
                 Err(reason) => sink.bad(number, &reason),
             }
         }

@@ -87,8 +87,9 @@ impl Csv {
         (!self.begun.is_empty()).then_some(self.begun_on)
     }
 
-    /// Returns the names and values of the columns of the last record read.
-    pub(super) fn columns(&self) -> (&[String], &[String]) {
+    /// Returns the names of the columns, none before the header, and the values of the last record
+    /// read.
+    pub(crate) fn columns(&self) -> (&[String], &[String]) {
         (&self.header, &self.values)
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
 use stroboscope_import::{FieldMapping, ImportError, ImportOutcome, ImportSummary, Importer};
 use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::limits::IMPORT_LINE_BYTES_MAX;
 use stroboscope_store::tables::{Store, TraceReader};
 
 mod kutrace;
@@ -383,6 +384,28 @@ fn columns_have_any_names() {
         .import(&importer, text("spans.csv").as_bytes())
         .unwrap();
     assert_eq!((report.summary.spans, &report.bad[..]), (3, &[][..]));
+}
+
+#[test]
+fn without_the_names_of_columns_nothing_is_imported() {
+    let rows = std::fs::read(example("spans.csv")).unwrap();
+    let too_long = "x".repeat(IMPORT_LINE_BYTES_MAX + 1) + "\n";
+    for (before, reason) in [
+        (&b"caf\xe9;"[..], "invalid UTF-8 after 3 bytes"),
+        (too_long.as_bytes(), "the line is longer than"),
+    ] {
+        let fixture = Fixture::new();
+        let mapping = FieldMapping::read(&example("spans-csv.toml")).unwrap();
+        let importer = fixture.importer().with_mapping(mapping);
+        let made = fixture
+            .import(&importer, &[before, &rows[..]].concat())
+            .unwrap();
+        let [(1, said)] = &made.bad[..] else {
+            panic!("{:?}", made.bad)
+        };
+        assert!(said.starts_with("nothing is imported") && said.contains(reason));
+        assert_eq!((made.summary.spans, made.summary.events), (0, 0));
+    }
 }
 
 #[test]
