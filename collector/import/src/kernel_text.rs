@@ -16,23 +16,24 @@ use stroboscope_store::tables::KernelChunk;
 /// uptime, it would be 31 years.
 const WALL_TIME_FROM_NS: u64 = 1_000_000_000_000_000_000;
 
-/// Reads a whole text. Calls `bad` for defective lines. Events do not name their host, so the
-/// chunk's host is `imported`. Returns `None` if the text has no events.
-///
-/// # Errors
-/// Returns an error if the text cannot be read.
+/// Reads a whole text. Calls `bad` for defective lines, and sets `at` to the last line read. Events
+/// do not name their host, so the chunk's host is `imported`. Returns `None` if the text has no
+/// events. If the text breaks off, returns the events before that point, and the error.
 pub(super) fn read(
     format: Format,
     text: impl BufRead,
     recording: u128,
+    at: &mut u64,
     bad: &mut dyn FnMut(u64, &BadLine),
-) -> io::Result<Option<KernelChunk>> {
+) -> (Option<KernelChunk>, io::Result<()>) {
     let native = Architecture::native();
-    let read = if format == Format::Strace {
-        strace(text, native, IMPORT_LINE_BYTES_MAX)?
+    let mut read = if format == Format::Strace {
+        strace(text, native, IMPORT_LINE_BYTES_MAX)
     } else {
-        perf_script(text, native, IMPORT_LINE_BYTES_MAX)?
+        perf_script(text, native, IMPORT_LINE_BYTES_MAX)
     };
+    *at = read.lines;
+    let end = read.failure.take().map_or(Ok(()), Err);
     for problem in &read.problems {
         bad(problem.line, &BadLine::KernelEvent(problem.what.clone()));
     }
@@ -45,7 +46,7 @@ pub(super) fn read(
             &BadLine::KernelEvent("more lines before it are not events of the kernel".to_owned()),
         );
     }
-    Ok(chunk(read, recording))
+    (chunk(read, recording), end)
 }
 
 fn chunk(read: ImportedEvents, recording: u128) -> Option<KernelChunk> {
@@ -131,11 +132,18 @@ mod tests {
         let text = "12 1767322800.000000 write(-1, \"STROBE 1 c0ffee 0 0 0 0\", 23) = -1 EBADF <0.000001>\n\
                     12 1767322800.000010 write(1, \"hello\\n\", 6) = 6 <0.000002>\nnot a line\n";
         let mut bad = Vec::new();
-        let read = read(Format::Strace, text.as_bytes(), 7, &mut |line, _| {
-            bad.push(line);
-        })
-        .unwrap()
-        .unwrap();
+        let mut at = 0;
+        let (read, end) = read(
+            Format::Strace,
+            text.as_bytes(),
+            7,
+            &mut at,
+            &mut |line, _| {
+                bad.push(line);
+            },
+        );
+        let read = read.unwrap();
+        assert!(end.is_ok() && at == 3);
         assert_eq!(
             (bad, read.events.len(), read.windows.len()),
             (vec![3], 4, 1)

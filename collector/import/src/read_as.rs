@@ -116,7 +116,7 @@ impl ReadAs {
         }
         match recognised {
             SourceForm::Kernel(format) => sink
-                .kernel(format, source.bytes)
+                .kernel(format, source.bytes, line)
                 .map_err(StopReason::Source),
             SourceForm::Protobuf => messages(source, sink, line),
             SourceForm::Json { form, is_lines } => {

@@ -59,24 +59,37 @@ impl<'a> Sink<'a> {
         self.run.content()
     }
 
-    /// Reads a whole text of kernel events and stores them. The next [`step`](Self::step) returns a
-    /// failure to store them.
+    /// Reads a whole text of kernel events and stores them. Sets `at` to the last line read. The
+    /// next [`step`](Self::step) returns a failure to store them.
     ///
     /// # Errors
-    /// Fails if the text cannot be read.
-    pub(super) fn kernel(&mut self, format: Format, text: impl BufRead) -> io::Result<()> {
+    /// Fails if the text cannot be read. The events before damage to the text are stored.
+    pub(super) fn kernel(
+        &mut self,
+        format: Format,
+        text: impl BufRead,
+        at: &mut u64,
+    ) -> io::Result<()> {
         let recording = self.run.recording();
         let mut bad_lines = Vec::new();
-        let chunk = kernel_text::read(format, text, recording, &mut |line, reason| {
+        let (chunk, end) = kernel_text::read(format, text, recording, at, &mut |line, reason| {
             bad_lines.push((line, reason.clone()));
-        })?;
+        });
+        // After an error of the operating system, the next attempt may read more. It would not
+        // overwrite the chunk, whose name contains the time of its last event.
+        if end
+            .as_ref()
+            .is_err_and(|error| error.raw_os_error().is_some())
+        {
+            return end;
+        }
         for (line, reason) in &bad_lines {
             self.bad(*line, reason);
         }
         if let Some(failure) = chunk.and_then(|chunk| self.run.kernel(&chunk).err()) {
             self.failure.get_or_insert(failure);
         }
-        Ok(())
+        end
     }
 
     pub(super) fn ignored(&mut self) {

@@ -355,6 +355,29 @@ fn packed_sources_are_read_as_they_are() {
     }
 }
 
+#[test]
+fn events_of_the_kernel_before_a_cut_are_kept() {
+    let lines: Vec<String> = (0..20_000)
+        .map(|i| format!("12 1767322800.{i:06} getppid() = 1 <0.000001>\n"))
+        .collect();
+    let content = lines.concat().into_bytes();
+    for packed in [gzip(&content), zstd::encode_all(&content[..], 1).unwrap()] {
+        let fixture = Fixture::new();
+        let path = fixture.file("cut.packed", &packed[..packed.len() / 2]);
+        let (imported, bad) = import(&fixture.importer(), &path);
+        let ImportOutcome::Now(summary) = imported else {
+            panic!("{imported:?}")
+        };
+        let [(line, reason)] = &bad[..] else {
+            panic!("{bad:?}")
+        };
+        assert!((1_000..20_000).contains(line), "{line}");
+        // A call begins and ends.
+        assert_eq!(summary.events, 2 * line);
+        assert!(reason.ends_with("; the records before it are kept"));
+    }
+}
+
 fn jaeger_trace(id: u64) -> String {
     let spans: Vec<_> = (1..=3)
         .map(|span| {

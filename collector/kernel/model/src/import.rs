@@ -35,7 +35,7 @@ pub struct Problem {
 const PROBLEMS_MAX: usize = 100;
 
 /// Events read from text. A line that cannot be read is counted and left out.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct ImportedEvents {
     /// Events in the order of their lines.
     pub events: Vec<Event>,
@@ -56,6 +56,8 @@ pub struct ImportedEvents {
     pub is_wall_time: bool,
     /// Architecture whose numbers the system calls have.
     pub architecture: Architecture,
+    /// Error that ended the reading early, within the line after [`lines`](Self::lines).
+    pub failure: Option<io::Error>,
 }
 
 /// Content of a parsed line.
@@ -70,13 +72,21 @@ impl ImportedEvents {
         architecture: Architecture,
         line_bytes_max: usize,
         mut parse: impl FnMut(&str) -> Result<Line, &'static str>,
-    ) -> io::Result<Self> {
+    ) -> Self {
         let mut imported = Self {
             architecture,
             ..Self::default()
         };
         let mut bytes = Vec::new();
-        while let Some(is_whole) = next_line(&mut text, line_bytes_max, &mut bytes)? {
+        loop {
+            let is_whole = match next_line(&mut text, line_bytes_max, &mut bytes) {
+                Ok(Some(is_whole)) => is_whole,
+                Ok(None) => return imported,
+                Err(failure) => {
+                    imported.failure = Some(failure);
+                    return imported;
+                }
+            };
             imported.lines += 1;
             if !is_whole {
                 imported.problem(&format!("the line is longer than {line_bytes_max} bytes"));
@@ -94,7 +104,6 @@ impl ImportedEvents {
                 Err(what) => imported.problem(what),
             }
         }
-        Ok(imported)
     }
 
     /// Counts a problem of the last line read. Keeps only the first [`PROBLEMS_MAX`] problems.

@@ -1,7 +1,7 @@
 //! Imports the output of `perf script`.
 
 use std::collections::HashSet;
-use std::io::{self, BufRead};
+use std::io::BufRead;
 
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name};
@@ -10,22 +10,19 @@ use super::{ImportedEvents, Line, seconds_to_ns};
 
 /// Reads the text of `perf script`, with or without the process before the thread (`-F pid,tid`). A
 /// line of more than `line_bytes_max` bytes is a problem.
-///
-/// # Errors
-/// Returns an error if reading fails; problems of single lines are in the result.
 pub fn perf_script(
     text: impl BufRead,
     architecture: Architecture,
     line_bytes_max: usize,
-) -> io::Result<ImportedEvents> {
+) -> ImportedEvents {
     let mut seen = HashSet::new();
     let parse = |line: &str| parse(line, &mut seen);
-    let mut imported = ImportedEvents::read(text, architecture, line_bytes_max, parse)?;
+    let mut imported = ImportedEvents::read(text, architecture, line_bytes_max, parse);
     imported.has_scheduling = imported
         .events
         .iter()
         .any(|event| matches!(event.body, Body::Switch { .. }));
-    Ok(imported)
+    imported
 }
 
 fn parse(line: &str, seen: &mut HashSet<u32>) -> Result<Line, &'static str> {
@@ -232,7 +229,7 @@ this is no event
 
     #[test]
     fn events_are_owned_and_bad_lines_are_named() {
-        let imported = perf_script(TEXT.as_bytes(), Architecture::X86_64, 1_000).unwrap();
+        let imported = perf_script(TEXT.as_bytes(), Architecture::X86_64, 1_000);
         assert_eq!(
             (imported.lines, imported.skipped, imported.problem_count),
             (10, 1, 2)

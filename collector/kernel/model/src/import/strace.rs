@@ -1,6 +1,6 @@
 //! Imports the output of `strace -f -ttt`, preferably with `-T`.
 
-use std::io::{self, BufRead};
+use std::io::BufRead;
 
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event};
@@ -10,18 +10,15 @@ use super::{ImportedEvents, Line, seconds_to_ns};
 
 /// Reads the text of `strace -f -ttt`. Without `-T` the ends of most calls are unknown. A line of
 /// more than `line_bytes_max` bytes is a problem.
-///
-/// # Errors
-/// Returns an error if reading fails; problems of single lines are in the result.
 pub fn strace(
     text: impl BufRead,
     architecture: Architecture,
     line_bytes_max: usize,
-) -> io::Result<ImportedEvents> {
+) -> ImportedEvents {
     let parse = |line: &str| parse(line, architecture);
-    let mut imported = ImportedEvents::read(text, architecture, line_bytes_max, parse)?;
+    let mut imported = ImportedEvents::read(text, architecture, line_bytes_max, parse);
     imported.is_wall_time = true;
-    Ok(imported)
+    imported
 }
 
 fn parse(line: &str, architecture: Architecture) -> Result<Line, &'static str> {
@@ -229,7 +226,7 @@ mod tests {
 
     #[test]
     fn calls_are_owned_and_bad_lines_are_named() {
-        let imported = strace(TEXT.as_bytes(), Architecture::X86_64, 1_000).unwrap();
+        let imported = strace(TEXT.as_bytes(), Architecture::X86_64, 1_000);
         assert_eq!(
             (imported.skipped, imported.problem_count),
             (1, 3),
@@ -271,7 +268,7 @@ mod tests {
     fn a_long_line_is_one_problem_and_the_next_one_is_read() {
         let exact = "7 1700000000.000001 getppid() = 1 <0.000002>";
         let text = format!("{exact}\n{exact}.\n{}\n{exact}", "x".repeat(100));
-        let imported = strace(text.as_bytes(), Architecture::X86_64, exact.len()).unwrap();
+        let imported = strace(text.as_bytes(), Architecture::X86_64, exact.len());
         let problems = imported.problems.iter();
         let problems: Vec<_> = problems
             .map(|problem| (problem.line, &*problem.what))
