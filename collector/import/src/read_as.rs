@@ -131,13 +131,19 @@ impl ReadAs {
 
 fn messages(source: UnpackedSource, sink: &mut Sink<'_>, at: &mut u64) -> Result<(), StopReason> {
     let mut messages = Messages::new(source.bytes, &source.head, IMPORT_RECORD_BYTES_MAX);
-    while let Some((number, message)) = messages.next_message()? {
+    loop {
+        let next = messages.next_message();
+        if let Ok(Some((number, _))) = &next {
+            *at = *number;
+        }
+        // Fields after the last message are counted, too.
+        for name in messages.not_taken() {
+            sink.not_taken(*at, &name, 1);
+        }
+        let Some((number, message)) = next? else {
+            return Ok(());
+        };
         sink.step()?;
-        *at = number;
-        messages
-            .not_taken()
-            .iter()
-            .for_each(|name| sink.not_taken(number, name, 1));
         match message {
             Ok(of_resource) => {
                 stroboscope_otlp::spans_of(number, &of_resource, &mut take::Spans(sink));
@@ -145,5 +151,4 @@ fn messages(source: UnpackedSource, sink: &mut Sink<'_>, at: &mut u64) -> Result
             Err(reason) => sink.bad(number, &reason),
         }
     }
-    Ok(())
 }

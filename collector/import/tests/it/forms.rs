@@ -10,6 +10,7 @@ use stroboscope_store::limits::IMPORT_LINE_BYTES_MAX;
 use stroboscope_store::tables::{Store, TraceReader};
 
 mod kutrace;
+mod otlp;
 
 struct Fixture {
     runtime: tokio::runtime::Runtime,
