@@ -302,9 +302,7 @@ impl<'a> Documents<'a> {
             List::Spans => stroboscope_otlp::spans_of_json(line, text, &mut AsSpans(sink))
                 .map_err(|(offset, reason)| (offset, reason.into())),
             List::Logs | List::Metrics | List::Profiles => {
-                let (name, count) = telemetry::count(list, text);
-                sink.not_taken(line, name, count);
-                Ok(())
+                telemetry::count(list, text).map(|(name, count)| sink.not_taken(line, name, count))
             }
             List::KutraceRows => {
                 self.kutrace.take(line, text, sink);

@@ -3,29 +3,35 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::BadLine;
+use super::json_error::reason_of;
 use super::layout::List;
 
 /// The counted parts of `ResourceLogs`, `ResourceMetrics` or `ResourceProfiles`.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "the telemetry of a resource")]
 struct OfResource {
     #[serde(
         alias = "scopeLogs",
         alias = "scope_logs",
-        alias = "instrumentationLibraryLogs",
-        alias = "instrumentation_library_logs",
         alias = "scopeMetrics",
         alias = "scope_metrics",
-        alias = "instrumentationLibraryMetrics",
-        alias = "instrumentation_library_metrics",
         alias = "scopeProfiles",
         alias = "scope_profiles"
     )]
-    scopes: Vec<OfScope>,
+    scopes: Option<Vec<OfScope>>,
+    /// The former names of `scopes`; a resource may have both.
+    #[serde(
+        alias = "instrumentationLibraryLogs",
+        alias = "instrumentation_library_logs",
+        alias = "instrumentationLibraryMetrics",
+        alias = "instrumentation_library_metrics"
+    )]
+    instrumentation_libraries: Option<Vec<OfScope>>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "the telemetry of a scope")]
 struct OfScope {
     #[serde(
         alias = "logRecords",
@@ -34,21 +40,28 @@ struct OfScope {
         alias = "metrics",
         alias = "profiles"
     )]
-    records: Vec<IgnoredAny>,
+    records: Option<Vec<IgnoredAny>>,
 }
 
 /// Returns the name of the telemetry in `record`, an element of `list`, and the number of its
-/// records; 0 if it cannot be parsed.
-pub(super) fn count(list: List, record: &str) -> (&'static str, u64) {
-    let of_resource: OfResource = serde_json::from_str(record).unwrap_or_default();
+/// records.
+///
+/// # Errors
+/// Returns an error, with its line within the record, if the record is no such element.
+pub(super) fn count(list: List, record: &str) -> Result<(&'static str, u64), (u64, BadLine)> {
+    let of_resource: OfResource =
+        serde_json::from_str(record).map_err(|error| reason_of(&error))?;
     let count = of_resource
         .scopes
         .iter()
-        .map(|scope| scope.records.len() as u64)
+        .chain(&of_resource.instrumentation_libraries)
+        .flatten()
+        .filter_map(|scope| scope.records.as_ref())
+        .map(|records| records.len() as u64)
         .sum();
-    match list {
+    Ok(match list {
         List::Metrics => ("OTLP metrics", count),
         List::Profiles => ("OTLP profiles", count),
         _ => ("OTLP log records", count),
-    }
+    })
 }
