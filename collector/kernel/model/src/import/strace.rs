@@ -155,8 +155,8 @@ fn arguments(text: &str) -> [u64; 6] {
 }
 
 /// Returns the number of an operation such as `FUTEX_WAIT_BITSET_PRIVATE|FUTEX_CLOCK_REALTIME`.
-/// Adds `FUTEX_PRIVATE_FLAG` (128) for `_PRIVATE`, but no other flag. An operation that this
-/// function does not list counts as `FUTEX_WAIT` (0). Any other word is 0.
+/// Adds `FUTEX_PRIVATE_FLAG` (128) for `_PRIVATE`, but no other flag. Any other word is 0, like
+/// `FUTEX_WAIT`.
 fn futex_operation(word: &str) -> u64 {
     let word = word.split('|').next().unwrap_or_default();
     let (word, private) = word
@@ -165,13 +165,18 @@ fn futex_operation(word: &str) -> u64 {
         .map_or((word, 0), |word| (word, 128));
     let operation = match word {
         "FUTEX_WAKE" => 1,
+        "FUTEX_FD" => 2,
         "FUTEX_REQUEUE" => 3,
         "FUTEX_CMP_REQUEUE" => 4,
         "FUTEX_WAKE_OP" => 5,
         "FUTEX_LOCK_PI" => 6,
         "FUTEX_UNLOCK_PI" => 7,
+        "FUTEX_TRYLOCK_PI" => 8,
         "FUTEX_WAIT_BITSET" => 9,
         "FUTEX_WAKE_BITSET" => 10,
+        "FUTEX_WAIT_REQUEUE_PI" => 11,
+        "FUTEX_CMP_REQUEUE_PI" => 12,
+        "FUTEX_LOCK_PI2" => 13,
         _ => 0,
     };
     operation | private
@@ -286,6 +291,10 @@ mod tests {
                 "0x7f, FUTEX_WAIT_BITSET_PRIVATE|FUTEX_CLOCK_REALTIME, 2, NULL",
                 [0x7f, 137, 2],
             ),
+            ("0x7f, FUTEX_TRYLOCK_PI_PRIVATE, 0", [0x7f, 136, 0]),
+            ("0x7f, FUTEX_WAIT_REQUEUE_PI_PRIVATE, 2", [0x7f, 139, 2]),
+            ("0x7f, FUTEX_CMP_REQUEUE_PI, 1", [0x7f, 12, 1]),
+            ("0x7f, FUTEX_LOCK_PI2_PRIVATE, 0", [0x7f, 141, 0]),
             ("4096, MAP_PRIVATE, 3) = 0x7f", [4096, 0, 3]),
         ] {
             assert_eq!(arguments(text)[..3], expected, "{text}");
