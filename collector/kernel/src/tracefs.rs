@@ -54,15 +54,15 @@ fn write(path: &Path, text: &str) -> Result<(), StartError> {
 
 impl TracefsSource {
     pub(crate) fn open(settings: &Settings) -> Result<Self, StartError> {
+        let online = aya::util::online_cpus()
+            .map_err(|(path, source)| StartError::system(format!("reading {path}"), source))?;
+        let cpu_count = online.len();
+        let kib = (u64::from(settings.slots_per_cpu()) * RECORD_BYTES).div_ceil(1024);
         let own = std::process::id();
         let directory = Path::new(ROOT)
             .join("instances")
             .join(format!("{PREFIX}{own}-{}", started_at(own)));
         fs::create_dir(&directory).map_err(failed(format!("making {}", directory.display())))?;
-        let online = aya::util::online_cpus()
-            .map_err(|(path, source)| StartError::system(format!("reading {path}"), source))?;
-        let cpu_count = online.len();
-        let kib = (u64::from(settings.slots_per_cpu()) * RECORD_BYTES).div_ceil(1024);
         // From here on an error drops the source, which removes the directory.
         let mut source = Self {
             directory,
