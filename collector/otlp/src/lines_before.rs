@@ -1,7 +1,7 @@
 //! Finds the line of a record on which a part of it begins.
 
-/// Counts the line ends before the parts of a record. The parts must be passed in order, so that
-/// each byte is read once.
+/// Counts the line ends before the parts of a record. Each part that lies before the previous one
+/// makes it count from the beginning again.
 pub struct LinesBefore<'a> {
     record: &'a str,
     at: usize,
@@ -20,13 +20,30 @@ impl<'a> LinesBefore<'a> {
     /// Returns the number of lines before `part`, which must be a slice of the record.
     pub fn before(&mut self, part: &str) -> u64 {
         let offset = (part.as_ptr() as usize).saturating_sub(self.record.as_ptr() as usize);
+        if offset < self.at {
+            (self.at, self.lines) = (0, 0);
+        }
         let passed = self
             .record
             .as_bytes()
             .get(self.at..offset)
             .unwrap_or_default();
         self.lines += memchr::memchr_iter(b'\n', passed).count() as u64;
-        self.at = self.at.max(offset);
+        self.at = offset;
         self.lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_in_any_order() {
+        let record = "a\nb\nc";
+        let mut lines = LinesBefore::of(record);
+        for (at, expected) in [(0, 0), (4, 2), (2, 1), (4, 2)] {
+            assert_eq!(lines.before(&record[at..]), expected);
+        }
     }
 }
