@@ -324,21 +324,7 @@ impl Chrome {
 /// Parses µs, as a number or a text, perhaps with a fraction or an exponent, and returns ns. Fails
 /// if the text is not such a number, is negative or is out of range.
 fn length_ns(raw: &str) -> Result<i64, BadLine> {
-    let plain = raw.trim_matches('"');
-    if !plain.contains(['e', 'E']) {
-        return duration_ns(plain, TimeUnit::Us);
-    }
-    let refused = || BadLine::NoTimeOf {
-        text: plain.to_owned(),
-        expected: "microseconds".to_owned(),
-    };
-    let us: f64 = plain.parse().map_err(|_| refused())?;
-    let ns = us * 1e3;
-    if (0.0..9.2e18).contains(&ns) {
-        Ok(ns as i64)
-    } else {
-        Err(refused())
-    }
+    duration_ns(raw.trim_matches('"'), TimeUnit::Us)
 }
 
 #[cfg(test)]
@@ -377,6 +363,15 @@ mod tests {
             "{:?}",
             heard.told
         );
+    }
+
+    #[test]
+    fn exponents_are_read_digit_by_digit() {
+        let read = length_ns("1.790000000123456789e15");
+        assert_eq!(read, Ok(1_790_000_000_123_456_789));
+        let ones = "1".repeat(60);
+        let error = length_ns(&format!("\"{ones}{ones}e\"")).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("`{ones}…`")));
     }
 
     /// On random nests of intervals, the parents equal those found by comparing every pair.
