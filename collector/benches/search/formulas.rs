@@ -1,7 +1,7 @@
 //! Formulas to search for: a rare event, and a formula of each kind that the documentation shows.
 
 /// A search with its arguments.
-pub(crate) struct LoadOmission {
+pub(crate) struct SearchCase {
     /// Name in the first column.
     pub(crate) name: &'static str,
     pub(crate) formula: &'static str,
@@ -11,8 +11,8 @@ pub(crate) struct LoadOmission {
     pub(crate) is_selective: bool,
 }
 
-const fn asked(name: &'static str, formula: &'static str) -> LoadOmission {
-    LoadOmission {
+const fn asked(name: &'static str, formula: &'static str) -> SearchCase {
+    SearchCase {
         name,
         formula,
         more: &[],
@@ -20,21 +20,21 @@ const fn asked(name: &'static str, formula: &'static str) -> LoadOmission {
     }
 }
 
-const fn selective(name: &'static str, formula: &'static str) -> LoadOmission {
-    LoadOmission {
+const fn selective(name: &'static str, formula: &'static str) -> SearchCase {
+    SearchCase {
         is_selective: true,
         ..asked(name, formula)
     }
 }
 
-const fn bursts(name: &'static str, formula: &'static str) -> LoadOmission {
-    LoadOmission {
+const fn bursts(name: &'static str, formula: &'static str) -> SearchCase {
+    SearchCase {
         more: &["--bursts"],
         ..asked(name, formula)
     }
 }
 
-pub(crate) const ALL: [LoadOmission; 19] = [
+pub(crate) const ALL: [SearchCase; 19] = [
     selective("rare name", r#"{ name = "evict" }"#),
     selective("rare attribute", r#"{ .reason = "full" }"#),
     selective("no such name", r#"{ name = "nothing" }"#),
@@ -86,7 +86,7 @@ pub(crate) const ALL: [LoadOmission; 19] = [
         "bursts, compaction",
         r#"{ kind = server && duration > 500us } overlaps { name = "compact" } at the same host"#,
     ),
-    LoadOmission {
+    SearchCase {
         more: &["--bursts", "--memory", "16"],
         ..bursts(
             "bursts, in 16 MiB",

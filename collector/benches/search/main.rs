@@ -29,7 +29,7 @@ use stroboscope_store::ledger::Checkpoint;
 use stroboscope_store::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use stroboscope_store::tables::{PartitionRule, Segments, Store, StoreTable, write_rows};
 
-use formulas::LoadOmission;
+use formulas::SearchCase;
 use week::Size;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -82,7 +82,7 @@ fn main() -> Result<(), Failure> {
     };
     let temporary = tempfile::tempdir()?;
     let data = arguments.data.as_deref().unwrap_or(temporary.path());
-    let is_wanted = |asked: &&LoadOmission| {
+    let is_wanted = |asked: &&SearchCase| {
         let wanted = arguments.formulas.as_ref();
         wanted.is_none_or(|wanted| wanted.split(',').any(|name| asked.name.starts_with(name)))
     };
@@ -221,7 +221,7 @@ struct Took {
 
 /// A search for a formula, measured without and with the cache.
 struct Searched {
-    asked: &'static LoadOmission,
+    asked: &'static SearchCase,
     cold: Took,
     kept: Took,
 }
@@ -232,7 +232,7 @@ impl Searched {
     }
 }
 
-fn search(asked: &'static LoadOmission, directory: &Path) -> Result<Searched, Failure> {
+fn search(asked: &'static SearchCase, directory: &Path) -> Result<Searched, Failure> {
     let cache = directory.join("cache");
     if cache.exists() {
         std::fs::remove_dir_all(cache)?;
@@ -283,7 +283,7 @@ fn what_was_read(said: &Value) -> String {
     }
 }
 
-fn run(asked: &LoadOmission, directory: &Path) -> Result<Took, Failure> {
+fn run(asked: &SearchCase, directory: &Path) -> Result<Took, Failure> {
     let started = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(["search", asked.formula, "--json", "--explain", "--data"])

@@ -18,13 +18,13 @@ struct Fixture {
 }
 
 /// Result of an import: the summary, bad lines, and the traces.
-struct TradeoffInstance {
+struct ImportResult {
     summary: ImportSummary,
     bad: Vec<(u64, String)>,
     traces: Vec<TraceRecords>,
 }
 
-impl TradeoffInstance {
+impl ImportResult {
     /// Returns the names and counts of the parts that were not stored.
     fn not_taken(&self) -> Vec<(&str, u64)> {
         let mut names: Vec<_> = self
@@ -57,7 +57,7 @@ impl Fixture {
         )
     }
 
-    fn import(&self, importer: &Importer, content: &[u8]) -> Result<TradeoffInstance, ImportError> {
+    fn import(&self, importer: &Importer, content: &[u8]) -> Result<ImportResult, ImportError> {
         let mut bad = Vec::new();
         let imported = importer.stream("file", content, &mut |line, reason| {
             bad.push((line, reason.to_string()));
@@ -66,7 +66,7 @@ impl Fixture {
             panic!("{imported:?}")
         };
         assert_eq!(summary.bad_lines, bad.len() as u64);
-        Ok(TradeoffInstance {
+        Ok(ImportResult {
             summary,
             bad,
             traces: TraceReader::open(&self.store()).unwrap().collect(),
@@ -74,7 +74,7 @@ impl Fixture {
     }
 }
 
-fn made(content: &str) -> TradeoffInstance {
+fn made(content: &str) -> ImportResult {
     let fixture = Fixture::new();
     fixture
         .import(&fixture.importer(), content.as_bytes())
@@ -91,7 +91,7 @@ fn of_resource(scopes: &str) -> String {
 
 /// Asserts that the only span is the expected one.
 #[track_caller]
-fn check_span(made: &TradeoffInstance) {
+fn check_span(made: &ImportResult) {
     assert_eq!((made.summary.spans, &made.bad[..]), (1, &[][..]));
     let span = &made.traces[0].spans[0];
     assert_eq!(
@@ -436,7 +436,7 @@ fn examples_of_spans_are_imported_by_their_mappings() {
         of_console.not_taken()
     );
     // Both files contain the same call, so the bank's side is the same span.
-    let charge = |made: &TradeoffInstance| {
+    let charge = |made: &ImportResult| {
         let found = made.traces[0]
             .spans
             .iter()
