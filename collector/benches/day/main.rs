@@ -95,13 +95,21 @@ fn main() -> Result<(), Failure> {
     let Some(arguments) = arguments()? else {
         return Ok(());
     };
+    let temporary = tempfile::tempdir()?;
+    let directory = arguments.data.as_deref().unwrap_or(temporary.path());
+    std::fs::create_dir_all(directory)?;
+    if std::fs::read_dir(directory)?.next().is_some() {
+        return Err(format!(
+            "{} is not empty; choose another directory",
+            directory.display()
+        )
+        .into());
+    }
     println!("on {}", processor());
     let ingest_s = [Load::Native, Load::OtlpHttp]
         .into_iter()
         .map(ingest)
         .collect::<Result<Vec<f64>, _>>()?;
-    let temporary = tempfile::tempdir()?;
-    let directory = arguments.data.as_deref().unwrap_or(temporary.path());
     let runtime = tokio::runtime::Runtime::new()?;
     let many = directory.join("day");
     let store = Store::local(&many, runtime.handle().clone())?;
