@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -244,10 +245,15 @@ impl Socket {
 }
 
 /// Binds a unix socket. Replaces the socket file that a dead process left behind. Returns an error
-/// if a process listens on it.
+/// if a process listens on it, or if the file is not a socket.
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(in_use) if in_use.kind() == io::ErrorKind::AddrInUse => {
+            // Linux also refuses connections to a file that is not a socket.
+            if !std::fs::metadata(path)?.file_type().is_socket() {
+                let why = "the file exists and is not a socket: choose another path, or remove it";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+            }
             match UnixStream::connect(path).await {
                 Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {}
                 _ => return Err(in_use),

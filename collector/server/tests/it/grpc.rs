@@ -435,6 +435,10 @@ async fn a_unix_socket_is_taken_over_only_when_it_is_dead() {
     assert!(second.to_string().contains("socket"), "{second}");
     collector.stop(Stop::Now).await.unwrap();
     assert!(!path.exists());
+    std::fs::write(&path, "notes").unwrap();
+    let third = Collector::start(with_unix("three")).await.unwrap_err();
+    assert!(third.to_string().contains("is not a socket"), "{third}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "notes");
 }
 
 #[tokio::test(flavor = "multi_thread")]
