@@ -231,6 +231,10 @@ impl Rejection {
         let mut cause = Some(error);
         while let Some(error) = cause {
             if let Some(status) = error.downcast_ref::<Status>() {
+                // An error of the connection, which has a source, may have the code of a rejection.
+                if status.source().is_some() {
+                    return None;
+                }
                 let cause = match status.code() {
                     Code::Unavailable => RejectionCause::Bytes,
                     Code::DeadlineExceeded => RejectionCause::SlowBody,
@@ -271,5 +275,15 @@ mod tests {
                 assert_eq!(messages.begun, at - last, "pieces of {cut}, at {at}");
             }
         }
+    }
+
+    #[test]
+    fn a_reset_by_the_client_is_no_rejection() {
+        let error = h2::Error::from(h2::Reason::REFUSED_STREAM);
+        let reset = Status::from_error(Box::new(error));
+        let full = Rejection::new(RejectionCause::Bytes, "full").status();
+        assert_eq!(reset.code(), full.code());
+        assert!(Rejection::of_body(&reset).is_none());
+        assert!(Rejection::of_body(&full).is_some());
     }
 }
