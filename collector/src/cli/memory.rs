@@ -89,7 +89,11 @@ impl std::fmt::Display for MemorySplit {
                 MemorySource::Cgroup => "that its control group may have",
                 MemorySource::Machine => "that the machine has",
             };
-            write!(f, " (60 % of the {} MiB {of})", bytes / MIB)?;
+            let least = match self.limit > bytes / 10 * 6 {
+                true => "the minimum, more than ",
+                false => "",
+            };
+            write!(f, " ({least}60 % of the {} MiB {of})", bytes / MIB)?;
         }
         write!(f, ", of these {queries} MiB for queries")
     }
@@ -226,5 +230,16 @@ mod tests {
             given,
             "memory: at most 512 MiB, of these 128 MiB for queries"
         );
+    }
+
+    #[test]
+    fn a_raised_default_is_no_share() {
+        let split = MemorySplit {
+            limit: LEAST,
+            queries: LEAST / 4,
+            default_of: Some((400 * MIB, MemorySource::Machine)),
+        };
+        let of = "(the minimum, more than 60 % of the 400 MiB that the machine has)";
+        assert!(split.to_string().contains(of), "{split}");
     }
 }
