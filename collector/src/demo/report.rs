@@ -275,7 +275,7 @@ impl Report {
         if self.findings.bottlenecks.is_empty() {
             writeln!(
                 f,
-                "Bottleneck: unknown, because no complete trace was collected."
+                "Bottleneck: unknown, because no complete request took time."
             )?;
         }
         writeln!(f)?;
