@@ -32,7 +32,9 @@ pub fn list_segments_on(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<u64
     };
     let number_of = |name: String| {
         let digits = name.strip_suffix(".wal")?;
-        digits.parse().ok().filter(|_| digits.len() >= 10)
+        // `parse` also accepts a plus sign.
+        let is_number = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse().ok().filter(|_| is_number)
     };
     let mut numbers: Vec<u64> = names.into_iter().filter_map(number_of).collect();
     numbers.sort_unstable();

@@ -65,6 +65,20 @@ fn an_idle_log_leaves_no_file() {
 }
 
 #[test]
+fn other_names_are_no_segments() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in [
+        "+000000001.wal",
+        "000000001.wal",
+        "0000000002.wal",
+        "0000000003.wal.new",
+    ] {
+        std::fs::write(directory.path().join(name), "").unwrap();
+    }
+    assert_eq!(list_segments(directory.path()).unwrap(), [2]);
+}
+
+#[test]
 fn a_missing_directory_holds_no_segments() {
     assert!(
         list_segments(Path::new("/nonexistent/wal"))
