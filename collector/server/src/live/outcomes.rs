@@ -89,6 +89,11 @@ impl OutcomeSlices {
     }
 
     fn slice_at(&mut self, now_ns: i64) -> &mut Slice {
+        // If the clock was set back, slices would be recent until the clock has caught up.
+        let later = self.slices.iter_mut().rev();
+        later
+            .take_while(|slice| slice.from_ns > now_ns)
+            .for_each(|slice| slice.from_ns = now_ns);
         self.forget(now_ns);
         let is_new = |last: &Slice| now_ns.saturating_sub(last.from_ns) >= SLICE_NS;
         if self.slices.back().is_none_or(is_new) {
@@ -182,6 +187,16 @@ mod tests {
         assert_eq!(found, expected);
         // The first slice is too old, and was dropped with a later observation.
         assert_eq!(slices.slices.len(), 2);
+    }
+
+    #[test]
+    fn slices_age_after_the_clock_was_set_back() {
+        let (hour_ns, recent_ns) = (3_600_000_000_000, RECENT.as_nanos() as i64);
+        let mut slices = OutcomeSlices::default();
+        for at_ns in [hour_ns, hour_ns + SLICE_NS, 0, recent_ns + 1] {
+            observe(&mut slices, at_ns, &request("home", false));
+        }
+        assert_eq!(slices.since(1).requests.all.rounded(), 1);
     }
 
     #[test]
