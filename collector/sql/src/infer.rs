@@ -3,7 +3,8 @@
 //!
 //! `infer(trace_id, spans, events)` takes one row per trace, as the view `traces` returns them. It
 //! returns a model in the format of `infer --save`. Its partial state is also a model, and models
-//! can be merged. A plan may therefore have any number of partitions.
+//! can be merged. A plan may therefore have any number of partitions. Traces of several requests
+//! are divided as in the subcommand `infer`.
 //!
 //! Clocks that provably differ are corrected as in the subcommand `infer`. The correction uses the
 //! round trips of all complete traces of the store, even if the query selects only some.
@@ -219,16 +220,17 @@ impl Accumulator for InferenceState {
             }
             self.attacher
                 .attach(&mut records, &mut read, &mut LeftOut::default());
-            if self
-                .source
-                .takes(&records, Selection::default(), &mut notes)
-            {
-                if let Some(alignment) = alignment {
-                    alignment.apply(&mut records);
+            let source = &self.source;
+            source.for_each_request(&mut records, &mut notes, |records, notes| {
+                if source.takes(records, Selection::default(), notes) {
+                    if let Some(alignment) = alignment {
+                        alignment.apply(records);
+                    }
+                    let (trace, _) = self.segmenter.segment(records, self.model.labels_mut());
+                    self.model.observe(&trace);
                 }
-                let (trace, _) = self.segmenter.segment(&records, self.model.labels_mut());
-                self.model.observe(&trace);
-            }
+                true
+            });
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use stroboscope_query::{
     save_model,
 };
 use stroboscope_sql::{SqlError, SqlLimits, sql, sql_in_partitions, sql_with};
+use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{DeltaLog, PartitionRule, Store, StoreTable, write_rows};
 
@@ -64,6 +65,16 @@ impl Fixture {
         infer(&self.source(), Selection::default(), 0.0).unwrap()
     }
 
+    /// Checks that the model of the aggregate equals that of the subcommand.
+    fn check_aggregate(&self, expected: &Inference) {
+        let files = tempfile::tempdir().unwrap();
+        let paths = ["streamed.json", "queried.json"].map(|name| files.path().join(name));
+        save_model(&expected.model, &paths[0]).unwrap();
+        std::fs::write(&paths[1], self.rows(INFER)[0]["model"].as_str().unwrap()).unwrap();
+        let [expected, queried] = paths.map(|path| load_model(&path).unwrap().parts());
+        assert_eq!(queried, expected);
+    }
+
     fn rows(&self, query: &str) -> Vec<Value> {
         let rows = sql(self.directory.path(), query, self.runtime.handle())
             .unwrap()
@@ -109,7 +120,7 @@ fn a_plan_of_many_partitions_equals_the_single_pass() {
 }
 
 #[test]
-fn clocks_that_differ_are_corrected() {
+fn clocks_are_corrected_and_requests_divided() {
     const SKEW_NS: i64 = 100_000_000;
     let fixture = Fixture::of(|rows| {
         let host = rows.strings.intern("host-06");
@@ -119,18 +130,18 @@ fn clocks_that_differ_are_corrected() {
     });
     let inference = fixture.inference();
     assert!(inference.alignment.is_some());
-    let files = tempfile::tempdir().unwrap();
-    let [streamed, queried] = ["streamed.json", "queried.json"].map(|name| files.path().join(name));
-    save_model(&inference.model, &streamed).unwrap();
-    std::fs::write(&queried, fixture.rows(INFER)[0]["model"].as_str().unwrap()).unwrap();
-    let expected = load_model(&streamed).unwrap().parts();
-    assert_eq!(load_model(&queried).unwrap().parts(), expected);
+    fixture.check_aggregate(&inference);
     let trusting = Selection {
         trust_clocks: true,
         ..Selection::default()
     };
     let as_recorded = infer(&fixture.source(), trusting, 0.0).unwrap();
     assert_ne!(as_recorded.model.parts(), inference.model.parts());
+    let data = DataDir::existing(fixture.directory.path()).unwrap();
+    data.set_requests(&["web:render".to_owned()]).unwrap();
+    let divided = fixture.inference();
+    assert_ne!(divided.model.parts(), inference.model.parts());
+    fixture.check_aggregate(&divided);
 }
 
 #[test]
