@@ -440,21 +440,19 @@ fn show_others(view: &TimelineView, doc: &mut Doc) {
         .iter()
         .map(|records| records.stored_id().0 as u64)
         .collect();
+    let why = match view.large_traces {
+        0 => "which is not in the store",
+        _ => "which is not in the store, or is too large to read",
+    };
     for part in &view.kernel {
         let summaries = requests(&part.timeline, part.architecture);
         for summary in summaries
             .iter()
             .filter(|summary| !known.contains(&summary.trace))
         {
-            doc.heading(format!(
-                "request {:016x}, which is not in the store",
-                summary.trace
-            ));
-            doc.sentence(format!(
-                "{}: {}",
-                part.host,
-                summary_text(summary, part.architecture)
-            ));
+            doc.heading(format!("request {:016x}, {why}", summary.trace));
+            let text = summary_text(summary, part.architecture);
+            doc.sentence(format!("{}: {text}", part.host));
             // With --trace, show all activities of the request.
             if view.burst.is_none() {
                 let name = format!("{:016x}", summary.trace);
@@ -462,6 +460,40 @@ fn show_others(view: &TimelineView, doc: &mut Doc) {
                 rows.items(items_of(part, summary.trace).iter(), 0);
                 doc.table("", &rows.rows, usize::MAX);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::kernel::marker::RequestId;
+    use stroboscope_analysis::kernel::timeline::WorkInterval;
+    use stroboscope_render::show::TextView;
+
+    use super::*;
+
+    #[test]
+    fn a_request_that_was_not_read_may_be_too_large() {
+        let mut part = KernelPart::default();
+        part.timeline.work_intervals.push(WorkInterval {
+            tid: 1,
+            request: RequestId { trace: 7, span: 1 },
+            start_ns: 0,
+            end_ns: Some(9),
+            is_carried: false,
+        });
+        let mut view = TimelineView::default();
+        view.kernel.push(part);
+        view.burst = Some(BurstPart {
+            burst_ns: (0, 9),
+            shown_ns: (0, 9),
+        });
+        for (large_traces, is_said) in [(0, false), (1, true)] {
+            view.large_traces = large_traces;
+            let mut doc = Doc::new();
+            show_others(&view, &mut doc);
+            let text = TextView::default().render(&doc);
+            assert_eq!(text.contains("or is too large to read"), is_said, "{text}");
         }
     }
 }
