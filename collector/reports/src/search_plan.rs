@@ -81,11 +81,8 @@ impl SearchPlanSays {
         match self.all_because {
             Some(because) => doc.sentence(format!("All requests were read: {because}.")),
             None => doc.sentence(format!(
-                "{} of {} were read: {} with such spans, and {} that are incomplete.",
-                self.read,
-                counted(self.requests, "request"),
-                self.candidates,
-                self.not_all_seen
+                "Traces read: {} (maybe with such spans: {}, incomplete: {}); requests in all: {}.",
+                self.read, self.candidates, self.not_all_seen, self.requests
             )),
         };
         if self.slices > 0 {

@@ -232,7 +232,7 @@ fn what_is_skipped_changes_no_answer() {
         "Data read",
         r#"{ name = "nothing" }"#,
         "1 of 1 file",
-        "1 of 3 requests",
+        "Traces read: 1 (maybe with such spans: 0, incomplete: 1); requests in all: 3.",
     ] {
         assert!(said.contains(part), "{said} lacks {part}");
     }
