@@ -14,7 +14,7 @@ export const SPAN = {
     PANICKED: 32,
     CLIENT: 64,
     SERVER: 128,
-    /** The span names a parent that was not recorded. */
+    /** The span names a parent that was not recorded, or is in a cycle of parents. */
     ORPHAN: 256,
     /** The row is a task of an event log, not a span. */
     TASK: 512,

@@ -31,7 +31,7 @@ export function remarks(flags) {
     if (flags & SPAN.UNFINISHED) said.push("Its end was never seen; it is drawn up to where it was last known to be open.");
     if (flags & SPAN.FAILED) said.push("It failed.");
     if (flags & SPAN.PANICKED) said.push("Its thread was panicking when it ended.");
-    if (flags & SPAN.ORPHAN) said.push("The span that caused it was not recorded.");
+    if (flags & SPAN.ORPHAN) said.push("The span that caused it was not recorded, or it is in a cycle of parents.");
     return said;
 }
 
