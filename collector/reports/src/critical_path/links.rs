@@ -120,7 +120,12 @@ impl Links {
                 said.push(format!("{count} {what}"));
             }
         }
-        doc.table(said.join(", "), &self.first, usize::MAX);
+        let said = said.join(", ");
+        // An empty table is not shown.
+        if self.first.is_empty() {
+            doc.sentence(format!("{said}."));
+        }
+        doc.table(said, &self.first, usize::MAX);
     }
 }
 
@@ -282,5 +287,31 @@ impl AcrossRow {
             row("(nothing recorded)".to_owned(), at_ns, tail_ns, 0)
         });
         queue.into_iter().chain(steps).chain(tail).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_render::show::TextView;
+
+    use super::*;
+
+    #[test]
+    fn links_to_nowhere_are_counted() {
+        let links = Links {
+            links: 2,
+            found: 0,
+            before: 0,
+            unknown: 0,
+            missing: 2,
+            unread: 0,
+            first: Vec::new(),
+        };
+        let mut doc = Doc::new();
+        links.show("Links", &mut doc);
+        assert_eq!(
+            TextView::default().render(&doc),
+            "Links: 2 links, 2 to spans that are not in the store."
+        );
     }
 }
