@@ -76,8 +76,13 @@ pub(crate) fn warnings(alignment: &Alignment) -> Vec<String> {
         ));
     }
     if alignment.disbelieved_lines() > 0 {
+        let except = match alignment.contradictory().next() {
+            Some(_) => ", except between hosts whose round trips are ignored",
+            None => "",
+        };
         lines.push(format!(
-            "lines are not in the order of control in {}: timestamps are believed as recorded",
+            "lines are not in the order of control in {}: timestamps are believed as \
+             recorded{except}",
             counted(alignment.disbelieved_lines(), "task")
         ));
     }
@@ -167,5 +172,45 @@ pub(crate) fn verdict(verdict: Verdict) -> &'static str {
         Verdict::Agree => "agree",
         Verdict::Differ => "differ",
         Verdict::Contradictory => "contradictory",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::clock::ClockEvidence;
+    use stroboscope_analysis::record::{EventRecord, TraceRecords};
+
+    use super::*;
+
+    /// Returns the warnings about a task of these lines, each with a host and a time.
+    fn warned(lines: &[(&str, i64)]) -> String {
+        let event = |(&(host, ts_ns), seq): (&(&str, i64), u32)| EventRecord {
+            host: host.into(),
+            ts_ns,
+            seq,
+            event: "line".into(),
+            task: "task".into(),
+        };
+        let records = TraceRecords {
+            events: lines.iter().zip(0..).map(event).collect(),
+            ..TraceRecords::default()
+        };
+        let mut evidence = ClockEvidence::new();
+        evidence.observe(&records);
+        warnings(&evidence.align(None)).join("\n")
+    }
+
+    #[test]
+    fn timestamps_that_are_not_believed_are_excepted() {
+        let returns = warned(&[("a", 20), ("a", 10), ("b", 30), ("a", 40)]);
+        assert!(
+            returns.ends_with(": timestamps are believed as recorded"),
+            "{returns}"
+        );
+        let never = warned(&[("a", 20), ("a", 10), ("b", 30)]);
+        assert!(
+            never.ends_with(", except between hosts whose round trips are ignored"),
+            "{never}"
+        );
     }
 }
