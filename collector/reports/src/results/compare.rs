@@ -55,8 +55,8 @@ pub struct ComparisonReport {
     failures: Vec<FailureShiftRow>,
     /// Attributes that distinguish requests of the cause of rank 1 from others, as in `explain`.
     leaves: Vec<LeafRow>,
-    /// True if `causes` is not empty, but `leaves` was not computed, because there are too many
-    /// requests; `explain` computes it.
+    /// True if `causes` or `also_different` is not empty, but `leaves` was not computed, because
+    /// there are too many requests; `explain` computes it.
     leaves_not_asked: bool,
     /// Root operations, largest change of the share of requests first.
     mix: Vec<MixRow>,
@@ -217,7 +217,7 @@ impl ComparisonReport {
             flow: before_and_after::figure(&comparison, flows),
             within_periods,
             leaves: Vec::new(),
-            leaves_not_asked: !causes.is_empty() && compared_requests > EXPLAINED_MAX,
+            leaves_not_asked: !comparison.causes.is_empty() && compared_requests > EXPLAINED_MAX,
             mix,
             environment: comparison.environment,
             surroundings,
@@ -388,16 +388,20 @@ impl Report for ComparisonReport {
         for sentence in &self.within_periods {
             doc.sentence(sentence.clone());
         }
+        let first = match self.causes.is_empty() {
+            true => "difference",
+            false => "cause",
+        };
         if let Some(leaf) = self.leaves.first() {
             doc.sentence(format!(
-                "Attributes that distinguish those of the first cause: {}.",
+                "Attributes that distinguish those of the first {first}: {}.",
                 leaf.sentence
             ));
         } else if self.leaves_not_asked {
-            doc.sentence(
-                "With so many requests, this report does not look for attributes of the first cause: `stroboscope \
-                 explain` reads them again.",
-            );
+            doc.sentence(format!(
+                "With so many requests, this report does not look for attributes of the first {first}: `stroboscope \
+                 explain` reads them again."
+            ));
         }
         doc.table(
             title(self.also_different.len(), "Also different"),
