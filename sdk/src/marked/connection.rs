@@ -48,14 +48,16 @@ pub struct ConnectionUsers(Arc<Mutex<Users>>);
 struct Users {
     /// Requests under way, by number.
     now: Vec<(u64, SpanContext)>,
+    /// Number of further requests under way, for which `now` had no room.
+    untracked: usize,
     /// Contexts of requests that began since the last write. Unless empty, the next write is
     /// attributed to their common context, or to none if they differ or are too many.
     began: Vec<SpanContext>,
     next: u64,
 }
 
-/// Maximum number of requests in each list of [`Users`]. If it is reached, no request counts as the
-/// only one.
+/// Maximum number of requests in each list of [`Users`]. While `now` lacks requests, or if `began`
+/// is full, no request counts as the only one.
 const USERS_MAX: usize = 1_024;
 
 /// Returns the common context if there are contexts and all are equal, otherwise `None`.
@@ -66,7 +68,7 @@ fn only(mut all: impl Iterator<Item = SpanContext>) -> Option<SpanContext> {
 
 impl Users {
     fn reader(&self) -> Option<SpanContext> {
-        only(self.now.iter().map(|user| user.1)).filter(|_| self.now.len() < USERS_MAX)
+        only(self.now.iter().map(|user| user.1)).filter(|_| self.untracked == 0)
     }
 
     fn writer(&mut self) -> Option<SpanContext> {
@@ -95,22 +97,25 @@ impl ConnectionUsers {
 
     fn begin(&self) -> Option<User> {
         let context = context::current();
-        if !marker::is_on() || !context.is_valid() {
-            return None;
-        }
+        (marker::is_on() && context.is_valid()).then(|| self.add(context))
+    }
+
+    fn add(&self, context: SpanContext) -> User {
         let mut users = self.lock();
         let number = users.next;
         users.next = users.next.wrapping_add(1);
         if users.now.len() < USERS_MAX {
             users.now.push((number, context));
+        } else {
+            users.untracked += 1;
         }
         if users.began.len() < USERS_MAX {
             users.began.push(context);
         }
-        Some(User {
+        User {
             users: self.clone(),
             number,
-        })
+        }
     }
 }
 
@@ -123,8 +128,12 @@ struct User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        let number = self.number;
-        self.users.lock().now.retain(|user| user.0 != number);
+        let mut users = self.users.lock();
+        let tracked = users.now.len();
+        users.now.retain(|user| user.0 != self.number);
+        if users.now.len() == tracked {
+            users.untracked -= 1;
+        }
     }
 }
 
@@ -292,6 +301,18 @@ mod tests {
         );
         users.began = vec![a, b];
         assert_eq!(users.writer(), None);
+    }
+
+    #[test]
+    fn names_no_reader_while_the_list_lacks_a_user() {
+        let [a, b] = [1, 2].map(|id| SpanContext::new(id, 7, true));
+        let users = ConnectionUsers::default();
+        let mut tracked: Vec<User> = (0..USERS_MAX).map(|_| users.add(a)).collect();
+        let untracked = users.add(b);
+        tracked.truncate(1);
+        assert_eq!(users.lock().reader(), None);
+        drop(untracked);
+        assert_eq!(users.lock().reader(), Some(a));
     }
 
     #[tokio::test]
