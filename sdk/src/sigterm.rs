@@ -21,11 +21,12 @@ pub(crate) struct SigtermTaken;
 /// Installs the handler. Returns an error if the process already handles or ignores SIGTERM. Does
 /// nothing on systems without SIGTERM.
 pub(crate) fn install() -> Result<(), SigtermTaken> {
+    // Before the handler is installed, so that a signal that arrives at once is kept.
+    SEEN.store(false, Relaxed);
     match sys::take_sigterm(on_sigterm) {
         Sigterm::Theirs => Err(SigtermTaken),
         Sigterm::Absent => Ok(()),
         Sigterm::Ours => {
-            SEEN.store(false, Relaxed);
             INSTALLED.store(true, Relaxed);
             Ok(())
         }

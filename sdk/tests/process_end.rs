@@ -7,6 +7,7 @@ mod collector;
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -77,9 +78,7 @@ fn flush_says_when_not_everything_arrived() {
     drop(guard);
 
     let collector = Collector::default();
-    collector
-        .refuse
-        .store(true, std::sync::atomic::Ordering::Relaxed);
+    collector.refuse.store(true, Relaxed);
     let guard = builder(&collector.clone().start()).init().unwrap();
     wait_for("the gate", || stroboscope::stats().windows > 0);
     drop(span!("work"));
@@ -112,29 +111,41 @@ fn role() {
     let Ok(role) = std::env::var("STROBOSCOPE_TEST_ROLE") else {
         return;
     };
-    let with_handler = role == "own_handler";
-    if with_handler {
-        extern "C" fn ignore(_: libc::c_int) {}
-        // SAFETY: the handler is a valid function that does nothing.
-        unsafe { libc::signal(libc::SIGTERM, ignore as *const () as libc::sighandler_t) };
-    }
-    let built = stroboscope::builder()
-        .service("ending")
-        .env()
-        .unwrap()
-        .burst_config(BurstConfig::ALWAYS_ON)
-        .shutdown_deadline(Duration::from_secs(5))
-        .flush_on_sigterm()
-        .init();
-    if with_handler {
-        let error = built.expect_err("SIGTERM is taken").to_string();
-        assert!(
-            error.contains("SIGTERM") && error.contains("stroboscope::flush"),
-            "{error}"
-        );
+    let init = || {
+        stroboscope::builder()
+            .service("ending")
+            .env()
+            .unwrap()
+            .burst_config(BurstConfig::ALWAYS_ON)
+            .shutdown_deadline(Duration::from_secs(5))
+            .flush_on_sigterm()
+            .init()
+    };
+    if role == "own_handler" {
+        static HANDLED: AtomicU32 = AtomicU32::new(0);
+        extern "C" fn count(_: libc::c_int) {
+            HANDLED.fetch_add(1, Relaxed);
+        }
+        // SAFETY: the handler is a valid function that only changes an atomic.
+        unsafe { libc::signal(libc::SIGTERM, count as *const () as libc::sighandler_t) };
+        let raising = std::thread::spawn(|| {
+            for raised in 1..=200_000 {
+                // SAFETY: raising a signal accesses no memory.
+                unsafe { libc::raise(libc::SIGTERM) };
+                assert_eq!(HANDLED.load(Relaxed), raised, "a signal was lost");
+            }
+        });
+        while !raising.is_finished() {
+            let error = init().expect_err("SIGTERM is taken").to_string();
+            assert!(
+                error.contains("SIGTERM") && error.contains("stroboscope::flush"),
+                "{error}"
+            );
+        }
+        raising.join().unwrap();
         return;
     }
-    let guard = built.unwrap();
+    let guard = init().unwrap();
     wait_for("the gate", || stroboscope::stats().windows > 0);
     drop(span!("done"));
     let _open = span!("open").entered();

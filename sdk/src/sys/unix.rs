@@ -75,11 +75,16 @@ pub(crate) fn take_sigterm(handler: Handler) -> Sigterm {
         // Interrupted system calls of the service restart.
         ours.sa_flags = libc::SA_RESTART;
         let mut before: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGTERM, &raw const ours, &raw mut before);
+        // Asks first, because a signal that reached this handler instead of theirs would be lost.
+        libc::sigaction(libc::SIGTERM, std::ptr::null(), &raw mut before);
         if before.sa_sigaction == libc::SIG_DFL {
-            return Sigterm::Ours;
+            libc::sigaction(libc::SIGTERM, &raw const ours, &raw mut before);
+            if before.sa_sigaction == libc::SIG_DFL {
+                return Sigterm::Ours;
+            }
+            // Another thread installed it meanwhile.
+            libc::sigaction(libc::SIGTERM, &raw const before, std::ptr::null_mut());
         }
-        libc::sigaction(libc::SIGTERM, &raw const before, std::ptr::null_mut());
     }
     Sigterm::Theirs
 }
