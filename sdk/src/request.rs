@@ -40,16 +40,19 @@ pub(crate) fn callsite_of_missing(method: &str, path: &str) -> &'static Callsite
         .unwrap_or_else(|| callsite::named(Name::of(method, Some("(not found)"), "").text()))
 }
 
+/// Size of the buffer of a [`Name`]: a cut name is too long even without its last character.
+const NAME_ROOM_BYTES: usize = NAME_BYTES_MAX + 4;
+
 /// Name of a request, built on the stack without an allocation: most names are already registered.
 struct Name {
-    bytes: [u8; NAME_BYTES_MAX + 1],
+    bytes: [u8; NAME_ROOM_BYTES],
     len: usize,
 }
 
 impl Name {
     fn of(method: &str, route: Option<&str>, path: &str) -> Self {
         let mut name = Self {
-            bytes: [0; NAME_BYTES_MAX + 1],
+            bytes: [0; NAME_ROOM_BYTES],
             len: 0,
         };
         // Cuts excess text; the result is still longer than the maximum name.
@@ -62,8 +65,8 @@ impl Name {
 
     fn text(&self) -> &str {
         let bytes = self.bytes.get(..self.len).unwrap_or_default();
-        // Only a name that was cut within a character is not UTF-8.
-        std::str::from_utf8(bytes).unwrap_or("(no name)")
+        // A name may be cut within its last character.
+        bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
     }
 }
 
@@ -160,7 +163,10 @@ mod tests {
     #[test]
     fn what_is_too_long_is_longer_than_a_name_may_be() {
         let long = |path: &str| Name::of("GET", None, path).text().len();
-        assert_eq!(long(&format!("/{}", "x".repeat(400))), NAME_BYTES_MAX + 1);
+        for text in ["x", "é", "xé", "鳥", "x鳥", "🦜", "x🦜", "xx🦜", "xxx🦜"] {
+            let path = format!("/{}", text.repeat(400));
+            assert!(long(&path) > NAME_BYTES_MAX, "{text}");
+        }
         assert_eq!(
             long(&format!("/{}", "x".repeat(NAME_BYTES_MAX - 5))),
             NAME_BYTES_MAX
