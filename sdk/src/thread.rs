@@ -393,7 +393,10 @@ pub(crate) fn forget_ids() {
     let local = local();
     local.ids.forget();
     local.close_fast_path();
-    if let Some(_writing) = WriteClaim::begin() {
+    // During a record, `begin` would count a loss, although nothing is lost here.
+    if local.ready.get() != BUSY
+        && let Some(_writing) = WriteClaim::begin()
+    {
         // SAFETY: as in `write`.
         unsafe { &mut **local.writer.get() }.first_id = 0;
     }

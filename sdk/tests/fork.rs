@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use collector::{Collector, Span, wait_for};
-use stroboscope::{BurstConfig, span};
+use stroboscope::{BurstConfig, event, span};
 
 const CHILDREN: usize = 20;
 
@@ -52,6 +52,17 @@ fn in_child(work: impl FnOnce()) -> impl FnOnce() -> i32 {
     }
 }
 
+/// Value whose formatting forks, so that the child begins inside a record.
+struct Forking;
+
+impl std::fmt::Display for Forking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let child = in_child(|| assert_eq!(stroboscope::stats().losses, []));
+        assert_eq!(child(), 0);
+        f.write_str("forked")
+    }
+}
+
 fn spans_by_service(collector: &Collector) -> BTreeMap<String, Vec<Span>> {
     let mut spans: BTreeMap<String, Vec<Span>> = BTreeMap::new();
     for batch in collector.batches() {
@@ -71,6 +82,7 @@ fn a_forked_child_starts_clean() {
     let guard = start(&address, "parent");
     let outer = span!("outer").entered();
     drop(span!("before"));
+    event!("forking", value = stroboscope::display(Forking));
 
     static STOP: AtomicBool = AtomicBool::new(false);
     // This thread often holds locks of the SDK while the process forks.
