@@ -69,7 +69,10 @@ impl Slice {
 /// Appends slices to a file and returns all slices of the file. A file that does not exist is
 /// created.
 pub(crate) fn keep(file: &str, slices: &[Slice]) -> Result<Vec<Slice>, Failure> {
-    let mut text = std::fs::read_to_string(file).unwrap_or_default();
+    let mut text = match std::fs::read_to_string(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| format!("cannot read {file}: {error}"))?,
+    };
     text.extend(slices.iter().map(Slice::to_line));
     std::fs::write(file, &text)?;
     let read = text

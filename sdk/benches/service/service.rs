@@ -113,6 +113,9 @@ fn options(arguments: &[String]) -> Result<Options, Failure> {
             _ => return Err(format!("there is no {flag}; see the top of service.rs").into()),
         }
     }
+    if options.fleets == 0 || options.rounds == 0 {
+        return Err("--fleets and --rounds must be at least 1".into());
+    }
     Ok(options)
 }
 
@@ -133,6 +136,9 @@ fn counting(arguments: &[String]) -> Result<instructions::Options, Failure> {
             "--profiles" => options.profiles = Some(value.into()),
             _ => return Err(format!("there is no {flag}; see the top of service.rs").into()),
         }
+    }
+    if options.runs == 0 || options.requests == 0 {
+        return Err("--runs and --requests must be at least 1".into());
     }
     Ok(options)
 }

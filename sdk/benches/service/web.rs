@@ -231,17 +231,16 @@ fn cpu_of(pid: i32) -> Result<Duration, Failure> {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: both calls write only to the variables whose addresses they get.
-    let failed = unsafe {
-        libc::clock_getcpuclockid(pid, &raw mut clock) != 0
-            || libc::clock_gettime(clock, &raw mut time) != 0
+    // SAFETY: the call writes only to the variable whose address it gets.
+    let error = match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {
+        // SAFETY: as above.
+        0 if unsafe { libc::clock_gettime(clock, &raw mut time) } == 0 => None,
+        0 => Some(std::io::Error::last_os_error()),
+        // It does not set `errno`.
+        error => Some(std::io::Error::from_raw_os_error(error)),
     };
-    if failed {
-        return Err(format!(
-            "process {pid} has no CPU clock: {}",
-            std::io::Error::last_os_error()
-        )
-        .into());
+    if let Some(error) = error {
+        return Err(format!("process {pid} has no CPU clock: {error}").into());
     }
     Ok(Duration::new(
         time.tv_sec.cast_unsigned(),
