@@ -93,8 +93,7 @@ pub const INCARNATION_IDLE_NS_MAX: i64 = 7 * 24 * 3_600 * 1_000_000_000;
 pub const RECORDS_PER_TRACE_MAX: usize = 1_000_000;
 
 /// Maximum length of a line of an imported event log, text of `perf script` or `strace`, or file of
-/// unknown form, or of a line that a field mapping reads, in bytes. A CSV record that is longer
-/// after a line that ends inside a quote is rejected.
+/// unknown form, or of a line or a CSV record that a field mapping reads, in bytes.
 pub const IMPORT_LINE_BYTES_MAX: usize = 1 << 20;
 
 /// Maximum size of any other imported record, such as a trace in Jaeger's JSON, or an element of a

@@ -47,8 +47,8 @@ impl Csv {
     /// Reads the line `number`.
     ///
     /// # Errors
-    /// Fails if a quote is still open after more than [`IMPORT_LINE_BYTES_MAX`] bytes, if the
-    /// record is not UTF-8, or if it has another number of fields than the first record.
+    /// Fails if the record so far exceeds [`IMPORT_LINE_BYTES_MAX`] bytes, is not UTF-8, or has
+    /// another number of fields than the first record.
     pub(crate) fn take(&mut self, number: u64, line: &[u8]) -> Result<CsvLine, BadLine> {
         if self.begun.is_empty() {
             self.begun_on = number;
@@ -56,15 +56,21 @@ impl Csv {
             self.begun.push(b'\n');
         }
         self.begun.extend_from_slice(line);
-        if memchr::memchr_iter(b'"', &self.begun).count() % 2 == 1 {
-            if self.begun.len() <= IMPORT_LINE_BYTES_MAX {
-                return Ok(CsvLine::Part);
-            }
+        let is_open = memchr::memchr_iter(b'"', &self.begun).count() % 2 == 1;
+        if self.begun.len() > IMPORT_LINE_BYTES_MAX {
             self.begun.clear();
-            return Err(BadLine::Csv(format!(
-                "the quote opened on line {} does not close",
-                self.begun_on
-            )));
+            return Err(match is_open {
+                true => BadLine::Csv(format!(
+                    "the quote opened on line {} does not close",
+                    self.begun_on
+                )),
+                false => BadLine::RecordTooLong {
+                    limit: IMPORT_LINE_BYTES_MAX,
+                },
+            });
+        }
+        if is_open {
+            return Ok(CsvLine::Part);
         }
         let record = std::mem::take(&mut self.begun);
         let values = self.split(&record)?;
@@ -153,5 +159,20 @@ mod tests {
         let mut wide = Csv::new(b',');
         assert_eq!(wide.take(1, many.join(",").as_bytes()), Ok(CsvLine::Header));
         assert_eq!(wide.columns().0, many);
+    }
+
+    #[test]
+    fn a_record_of_several_lines_has_the_limit_of_a_line() {
+        let mut csv = Csv::new(b',');
+        assert_eq!(csv.take(1, b"id"), Ok(CsvLine::Header));
+        let half = "x".repeat(IMPORT_LINE_BYTES_MAX / 2);
+        let (first, last) = (format!("\"{half}"), format!("{half}\""));
+        assert_eq!(csv.take(2, first.as_bytes()), Ok(CsvLine::Part));
+        let limit = IMPORT_LINE_BYTES_MAX;
+        assert_eq!(
+            csv.take(3, last.as_bytes()),
+            Err(BadLine::RecordTooLong { limit })
+        );
+        assert_eq!(csv.take(4, b"7"), Ok(CsvLine::Record(4)));
     }
 }
