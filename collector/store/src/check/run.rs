@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use object_store::path::Path;
 
@@ -31,6 +32,10 @@ pub enum CheckError {
     #[error("cannot use {0}: {1}")]
     Disk(String, std::io::Error),
 }
+
+/// Age at which a temporary file counts as left by a crash. A younger one may be in use: imports,
+/// like kernel recordings, write theirs without the lock of the data directory.
+const INTERRUPTED_AFTER: Duration = Duration::from_secs(600);
 
 /// Check of a data directory, with the findings so far.
 #[derive(Debug)]
@@ -272,12 +277,15 @@ impl Check {
                     "it was not written completely",
                 );
             } else if is_unpublished(&meta.location) {
-                self.find(
-                    FindingKind::InterruptedWrite,
-                    at,
-                    "it was not written completely",
-                );
-                self.unpublished.push(meta.location);
+                let age = SystemTime::now().duration_since(meta.last_modified.into());
+                if age.is_ok_and(|age| age >= INTERRUPTED_AFTER) {
+                    self.find(
+                        FindingKind::InterruptedWrite,
+                        at,
+                        "it was not written completely",
+                    );
+                    self.unpublished.push(meta.location);
+                }
             } else if is_of_delta_log(&meta.location) {
                 continue;
             } else if meta.location.extension() != Some("parquet") {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
@@ -273,6 +274,12 @@ fn the_file_of_an_interrupted_write_is_removed() {
     let directory = Directory::flushed(1);
     let path = directory.path("spans", ".seg-0000000001.parquet.new");
     fs::write(&path, "PAR1").unwrap();
+    // An import that still writes it does not hold the lock.
+    assert_eq!(directory.repair().findings, []);
+    assert!(path.exists());
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    let long_ago = SystemTime::now() - Duration::from_secs(3_600);
+    file.set_modified(long_ago).unwrap();
     let report = directory.check();
     assert_eq!(kinds(&report), [FindingKind::InterruptedWrite]);
     assert!(directory.repair().is_clean());
