@@ -32,7 +32,8 @@ table! {
         cpu: U32 = u32::from(row.cpu) => cpu, "processor of the event";
         tid: U32 = row.tid => tid, "thread of the event";
         kind: Text = row.kind.text() => kind, "see below";
-        process: Nullable<U32> = row.process => process, "of the thread, if the kernel reported it";
+        process: Nullable<U32> = row.process => process,
+            "of the thread, if the kernel reported it; otherwise 0";
         name: Nullable<Text> = row.name => name, "of the thread, if the kernel reported it";
         call: Nullable<U32> = row.call => call, "a system call's number";
         call_name: Nullable<Text> = row.call_name => call_name, "its name; other kinds: see below";
@@ -45,7 +46,8 @@ table! {
         result: Nullable<I64> = row.result => result, "its return value; other kinds: see below";
         state: Nullable<U32> = row.state => state, "`switch`: the state left in, 0: could go on";
         other_tid: Nullable<U32> = row.other => other, "the thread switched to, woken, or made";
-        other_process: Nullable<U32> = row.other_process => other_process, "of that thread";
+        other_process: Nullable<U32> = row.other_process => other_process,
+            "of that thread, if the kernel reported it; otherwise 0";
         other_name: Nullable<Text> = row.other_name => other_name, "of that thread";
         trace: Nullable<U64> = row.owner.map(|owner| owner.0) => trace,
             "`thread`: low half of the trace id (0: none) it works for; null: not known";
