@@ -1,9 +1,10 @@
 //! Labels that name segments, and their numbers.
 
 use crate::task_path;
-use rustc_hash::{FxHashMap, FxHasher};
+use foldhash::fast::RandomState;
+use rustc_hash::FxHashMap;
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 /// Number of a segment's label: an index into the [`Labels`] that interned it. Numbers are dense
@@ -74,6 +75,9 @@ pub struct Labels {
     /// hash.
     newest_of_hash: FxHashMap<u64, u32>,
     older: Vec<Option<u32>>,
+    /// Has a random key, because senders choose the names: labels with one hash would be compared
+    /// in pairs.
+    hash: RandomState,
     max_labels: usize,
     refused: u64,
 }
@@ -95,6 +99,7 @@ impl Labels {
             labels: Vec::new(),
             newest_of_hash: FxHashMap::default(),
             older: Vec::new(),
+            hash: RandomState::default(),
             max_labels,
             refused: 0,
         }
@@ -108,7 +113,7 @@ impl Labels {
         start: &Arc<str>,
         end: &Arc<str>,
     ) -> Option<SegmentId> {
-        let hash = hash_of(task, start, end);
+        let hash = self.hash_of(task, start, end);
         if let Some(id) = self.find(hash, task, start, end) {
             return Some(id);
         }
@@ -129,7 +134,7 @@ impl Labels {
 
     /// Returns the number of this label; `None` if the label was not interned.
     pub fn id(&self, task: &str, start: &str, end: &str) -> Option<SegmentId> {
-        self.find(hash_of(task, start, end), task, start, end)
+        self.find(self.hash_of(task, start, end), task, start, end)
     }
 
     /// Returns the label with this number; `None` if the number was not assigned.
@@ -190,10 +195,8 @@ impl Labels {
         }
         None
     }
-}
 
-fn hash_of(task: &str, start: &str, end: &str) -> u64 {
-    let mut hasher = FxHasher::default();
-    (task, start, end).hash(&mut hasher);
-    hasher.finish()
+    fn hash_of(&self, task: &str, start: &str, end: &str) -> u64 {
+        self.hash.hash_one((task, start, end))
+    }
 }
