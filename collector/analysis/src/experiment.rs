@@ -39,7 +39,8 @@ pub struct ExperimentRequest {
     /// Number of the unit that was assigned to a side, such as a user or a process. If units are
     /// unknown, each request has its own number.
     pub unit: u64,
-    /// Number of the burst that recorded the request.
+    /// Number of the last burst that opened by the request's start. If fewer than two bursts were
+    /// recorded, number of the block of time in which the request began.
     pub burst: u64,
     /// True for a request of the test side, false for one of the control side.
     pub is_test: bool,

@@ -1,5 +1,5 @@
-//! In-memory archive of the records that the process's collector has received. A collector with a
-//! store would write and read files for each test.
+//! In-memory archive of the records that the process's collector has received. A store would write
+//! and read Parquet files for each test, which is much slower.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

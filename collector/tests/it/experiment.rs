@@ -1,4 +1,4 @@
-//! `experiment` over a store of two sides.
+//! Tests the subcommand `experiment` on a store with requests of both sides.
 
 use std::path::Path;
 

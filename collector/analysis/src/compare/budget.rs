@@ -139,7 +139,7 @@ mod tests {
         tests.extend([test(0.5, 0.1, 1.0); 50]);
         let decisions = decisions(&tests, 0.01);
         assert_eq!(decisions[0].q_value, Some(0.006));
-        // With it there would be two tests of equal spread.
+        // If this test had been kept, two tests of equal spread would have half of the rate each.
         assert_eq!((decisions[1].q_value, decisions[1].level), (None, 0.005));
     }
 

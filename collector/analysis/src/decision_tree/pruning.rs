@@ -8,7 +8,7 @@
 use super::growth::Node;
 use crate::statistics::incomplete_beta;
 
-/// Number that the expected errors saved by a question must exceed, as in C4.5.
+/// Number of expected errors of which a question must save more to be kept, as in C4.5.
 const ERRORS_SAVED_MIN: f64 = 0.1;
 
 /// Prunes from the leaves up. Returns the expected number of errors of the pruned tree.

@@ -167,7 +167,7 @@ impl ProvenanceLogs<'_> {
             answer: ProvenanceAnswer::default(),
             waiting: asked,
         };
-        // Each round follows all bytes that the last one reached, in the logs with their items.
+        // Each round follows all new bytes that the last one reached, in the logs with their items.
         loop {
             let fresh = query.fresh();
             if fresh.is_empty() {
