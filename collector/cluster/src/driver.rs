@@ -67,7 +67,8 @@ struct ClusterWorker {
 }
 
 impl Cluster {
-    /// Resolves the addresses of the workers. Calls none yet.
+    /// Parses the addresses of the workers, and resolves a single one, which may stand for several
+    /// workers. Calls no worker yet.
     ///
     /// # Errors
     /// Fails if an address or the credentials cannot be used.

@@ -17,8 +17,8 @@ pub(crate) struct WorkerAddress {
     pub(crate) tls_name: Option<String>,
 }
 
-/// Resolves the addresses of workers: `HOST:PORT` or `https://HOST:PORT` each. If there is only
-/// one, [`each`] address of its host is a worker, as in a headless service of Kubernetes.
+/// Parses the addresses of workers: `HOST:PORT` or `https://HOST:PORT` each. Resolves a single one:
+/// [`each`] address of its host is a worker, as in a headless service of Kubernetes.
 pub(crate) async fn resolve(asked: &[String]) -> Result<Vec<WorkerAddress>, ClusterError> {
     let workers = asked.iter().map(|text| parse(text));
     let workers = workers.collect::<Result<Vec<_>, _>>()?;

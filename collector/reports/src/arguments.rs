@@ -198,8 +198,8 @@ pub struct ReadingArguments {
     /// dropped (0 to 1)
     #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = parse_part)]
     pub tolerance: f64,
-    /// Leave out segments that match this regular expression over `task [start … end]`, the printed
-    /// form of segments; for example those of debugging code
+    /// Leave out segments whose full name, `task [start … end]` with the whole path of the task,
+    /// matches this regular expression; for example those of debugging code
     #[arg(long, value_name = "REGEX")]
     pub exclude: Option<Regex>,
     /// In event logs, use the last token of an event's name as its data element. Applies if the

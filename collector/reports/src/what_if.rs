@@ -46,8 +46,8 @@ pub struct WhatIfVerb {
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Change the segments that match this regular expression over `task [start … end]`, the
-    /// printed form of segments
+    /// Change the segments whose full name, `task [start … end]` with the whole path of the task,
+    /// matches this regular expression; `--full-names` prints these parts
     #[arg(long, value_name = "REGEX")]
     segment: Option<Regex>,
     /// Change all segments of an operation, by its name in `critical-path`

@@ -242,7 +242,7 @@ fn the_page_stands_alone_and_has_every_picture() {
                 .is_some_and(|label| label.len() > 20)
         );
     }
-    // The graph names its segments, and the hostile one is a text like others.
+    // The graph names its segments.
     let graph = pictures
         .iter()
         .find(|svg| {
@@ -281,6 +281,7 @@ fn the_page_stands_alone_and_has_every_picture() {
         "quality",
     ];
     assert_eq!(sections, expected);
+    // The table shows the hostile name as text, without its control character.
     assert!(
         table.contains("</svg><script>alert('x')</script> & \"quoted\" \u{fffd}[2J"),
         "{table}"

@@ -46,7 +46,7 @@ enum Purpose {
     Growth,
     /// A ring of its own for a thread that has none.
     Thread,
-    /// A ring that threads without one share.
+    /// A ring shared by threads that have none of their own.
     Shared,
 }
 

@@ -36,7 +36,7 @@ impl Chooser {
 
     /// Returns the positions of the items to leave out, in any order, so that `rate` of the total
     /// cost is saved with the least loss. It chooses greedily, by cost saved per loss (§4.3.3.1).
-    /// The result is the optimum if all items cost the same; otherwise it is worse than the optimum
+    /// The result is the optimum if all items cost the same, above 0; otherwise it is worse than it
     /// by at most the loss of one item.
     ///
     /// It takes linear time if all items cost the same. Items after the first 2³² − 1 are kept.

@@ -13,7 +13,7 @@ use stroboscope_analysis::what_if::{
     Change, LatencyChange, ReplaySample, WaitModel, WaitingSample, WhatIf,
 };
 
-/// Returns requests that arrive at random, with this mean distance in microseconds.
+/// Returns requests that arrive at random, with this mean interval in microseconds.
 fn arrivals(requests: usize, mean_us: u64) -> Vec<(u64, u64)> {
     let mut random = Random(17);
     let mut at_ns = 0;
@@ -33,7 +33,7 @@ fn statistics(mut all: Vec<u64>) -> [f64; 4] {
     [mean, at(0.5), at(0.95), at(0.99)]
 }
 
-/// A service, the mean distance of its requests, and the operation that is changed.
+/// A service, the mean interval between its requests, and the operation that is changed.
 struct Case {
     name: &'static str,
     service: fn() -> Service,
