@@ -97,7 +97,7 @@
 //!
 //! | the process | effect |
 //! |---|---|
-//! | calls [`init`] again while it records, or a library does | the new guard does nothing ([`Guard::is_active`]) |
+//! | calls [`init`] again while it records | the new guard does nothing ([`Guard::is_active`]) |
 //! | never calls [`init`] | every annotation is a flag check |
 //! | ends `main`, or a panic unwinds it | dropping the [`Guard`] ships pending records within [`Builder::shutdown_deadline`] |
 //! | is ended by SIGTERM | [`Builder::flush_on_sigterm`] ships pending records within the same deadline; or call [`flush()`] where the service handles the signal |

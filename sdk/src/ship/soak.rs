@@ -310,7 +310,7 @@ fn an_hour_without_a_collector_costs_counted_discards_only() {
 }
 
 /// Checks an hour without records: the windows are reported in one batch per minute, and few wait.
-/// Then checks what is news.
+/// Then checks which changes are sent at once.
 #[test]
 fn an_idle_hour_is_told_once_a_minute() {
     // Losses of other tests of this process would be news.
