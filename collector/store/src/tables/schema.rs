@@ -75,7 +75,7 @@ table! {
         name: Text = row.name => name, "";
         host: Text = row.host => host, "";
         process: Id = row.process => process,
-            "incarnation, random for each run of a process; zeros: imported";
+            "incarnation, random for each run of a process; zeros: OTLP or imported";
         start_ns: Distinct<I64> = row.start_ns => start_ns, "";
         end_ns: Distinct<I64> = row.end_ns => end_ns, "";
         flags: U32 = row.flags => flags, "the bits below";
