@@ -110,9 +110,8 @@ impl TracePath {
 /// or, if none of them took time, for the first in the order of the trace.
 ///
 /// The running time is at most proportional to the number of segments times the square of the
-/// number of labels, except in two cases. In a pipeline, it is also quadratic in the number of
-/// segments of one element. If one instant is the end of m segments and the start of n, it also
-/// contains a term proportional to m·n. It is much shorter if many segments are ordered.
+/// number of labels, except that in a pipeline it is also quadratic in the number of segments of one
+/// element. It is much shorter if many segments are ordered.
 pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     analyse_for(trace, relations, SlackUse::Needed)
 }

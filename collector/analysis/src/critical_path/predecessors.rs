@@ -160,43 +160,36 @@ impl<'a> Predecessors<'a> {
         let mut now = vec![0u64; width];
         let mut upto = 0;
         self.rows = vec![0; segments.len() * width];
+        let mark_ended = |now: &mut [u64], index: usize| {
+            let place = place_of[index];
+            if place != NONE {
+                now[place as usize / 64] |= 1 << (place % 64);
+            }
+        };
+        let takes_time = |segment: &Segment| segment.start_ns < segment.end_ns;
         for (index, segment) in segments.iter().enumerate() {
-            let first_of_this_instant = |upto: usize| {
-                let earlier = |i: &u32| segments[*i as usize].end_ns < segment.start_ns;
-                self.by_end[..upto].partition_point(earlier)
-            };
             while let Some(i) = self
                 .by_end
                 .get(upto)
-                .filter(|i| segments[**i as usize].end_ns <= segment.start_ns)
+                .map(|i| *i as usize)
+                .filter(|i| segments[*i].end_ns <= segment.start_ns)
             {
-                let place = place_of[*i as usize];
-                if place != NONE {
-                    now[place as usize / 64] |= 1 << (place % 64);
+                if takes_time(&segments[i]) {
+                    mark_ended(&mut now, i);
                 }
                 upto += 1;
             }
             self.ended.push(upto as u32);
             let related = self.relations.ordered_before(segment.id);
-            if related.is_empty() {
-                continue;
-            }
-            let row = &mut self.rows[index * width..(index + 1) * width];
-            for ((row, now), word) in row.iter_mut().zip(&now).zip(&self.words) {
-                *row = now & related[*word as usize];
-            }
-            // A segment without length that ends at this instant may be the segment itself or a
-            // later one, which are not its predecessors.
-            if self.by_end[..upto]
-                .last()
-                .is_some_and(|i| segments[*i as usize].end_ns == segment.start_ns)
-            {
-                for i in &self.by_end[first_of_this_instant(upto)..upto] {
-                    let place = place_of[*i as usize];
-                    if *i as usize >= index && place != NONE {
-                        row[place as usize / 64] &= !(1 << (place % 64));
-                    }
+            if !related.is_empty() {
+                let row = &mut self.rows[index * width..(index + 1) * width];
+                for ((row, now), word) in row.iter_mut().zip(&now).zip(&self.words) {
+                    *row = now & related[*word as usize];
                 }
+            }
+            // A segment without length is a predecessor only of later segments.
+            if !takes_time(segment) {
+                mark_ended(&mut now, index);
             }
         }
     }
