@@ -12,9 +12,12 @@
 use super::counts::{Counts, PerKind};
 use super::uncertain::{PAIRWISE_MAX, compare_pairs, shrunk};
 use crate::label::SegmentId;
-use crate::segment::{Segment, SegmentedTrace, interval_ns};
+use crate::segment::{Segment, SegmentedTrace, ThreadStep, interval_ns};
 
 const NONE: u32 = u32::MAX;
+/// Number of a trace's segments from which the orders of threads are found by groups of segments
+/// with equal times. An event log in whole seconds may have 100,000 segments in one instant.
+const GROUPED_FROM: usize = 4_096;
 
 /// Row, word and bit of an instance's label in this trace's bitsets.
 #[derive(Clone, Copy)]
@@ -51,8 +54,17 @@ pub(super) struct Sweep {
     present: Vec<u64>,
     contradicted: Vec<u64>,
     overlapped: Vec<u64>,
+    /// Instances that end after their start, in order of start.
+    timed: Vec<u32>,
     /// Labels of the instances that temporarily do not count as active.
     hidden: Vec<BitPosition>,
+}
+
+/// Segments of one label in one thread, among those with equal times.
+struct StepRange {
+    place: BitPosition,
+    first: ThreadStep,
+    last: ThreadStep,
 }
 
 impl Sweep {
@@ -251,6 +263,7 @@ impl Sweep {
         let mut ended = 0;
         self.running.fill(0);
         self.rows.iter_mut().for_each(|row| row.active = 0);
+        self.timed.clear();
         for (index, (segment, place)) in segments.iter().zip(&self.places).enumerate() {
             while let Some(ending) = self.order.get(ended).map(|i| *i as usize) {
                 let over = &segments[ending];
@@ -273,18 +286,20 @@ impl Sweep {
                 self.hidden.clear();
                 // Active segments that did not certainly start before this segment's end do not
                 // certainly overlap it.
-                let before = segments[..index].iter().zip(&self.places).rev();
-                for (other, place) in
-                    before.take_while(|(other, _)| other.start_ns >= segment.end_ns)
+                let before = self.timed.iter().rev().map(|other| *other as usize);
+                for other in before.take_while(|other| segments[*other].start_ns >= segment.end_ns)
                 {
-                    if other.end_ns > segment.start_ns {
+                    if segments[other].end_ns > segment.start_ns {
+                        let place = self.places[other];
                         let row = &mut self.rows[place.row as usize];
                         row.active -= 1;
                         let idle = u64::from(row.active == 0).wrapping_neg();
                         self.running[place.word as usize] &= !(place.bit & idle);
-                        self.hidden.push(*place);
+                        self.hidden.push(place);
                     }
                 }
+            } else {
+                self.timed.push(index as u32);
             }
             for (row, running) in self.overlapped[at..at + width]
                 .iter_mut()
@@ -306,6 +321,15 @@ impl Sweep {
     /// Records the order of segments of one thread where their times do not show it. The segments
     /// of a thread follow each other by construction.
     fn order_threads(&mut self, segments: &[Segment]) {
+        if segments.len() < GROUPED_FROM {
+            self.order_pairs(segments);
+        } else {
+            self.order_groups(segments);
+        }
+    }
+
+    /// Compares each segment without length with the segments that started from its end on.
+    fn order_pairs(&mut self, segments: &[Segment]) {
         let width = self.words.len();
         for (index, segment) in segments
             .iter()
@@ -324,6 +348,48 @@ impl Sweep {
                 let (earlier, later) = (self.places[earlier], self.places[later]);
                 self.contradicted[later.row as usize * width + earlier.word as usize] |=
                     earlier.bit;
+            }
+        }
+    }
+
+    /// Finds the same orders as [`order_pairs`](Self::order_pairs). Of the segments with one label,
+    /// thread and times, only the first and the last matter.
+    fn order_groups(&mut self, segments: &[Segment]) {
+        let width = self.words.len();
+        let (mut ranges, mut steps): (Vec<StepRange>, Vec<(ThreadStep, BitPosition)>) =
+            (Vec::new(), Vec::new());
+        // Start of each group, and the number of ranges before the group.
+        let mut groups: Vec<(i64, usize)> = Vec::new();
+        let mut places = self.places.iter().copied();
+        for alike in segments.chunk_by(|a, b| (a.start_ns, a.end_ns) == (b.start_ns, b.end_ns)) {
+            steps.clear();
+            let placed = alike.iter().map(|segment| segment.step).zip(&mut places);
+            steps.extend(placed.filter(|(step, _)| *step != ThreadStep::NONE));
+            steps.sort_unstable_by_key(|(step, place)| (place.row, *step));
+            let first = ranges.len();
+            groups.push((alike[0].start_ns, first));
+            let of_one = |a: &(ThreadStep, BitPosition), b: &(ThreadStep, BitPosition)| {
+                a.1.row == b.1.row && a.0.is_with(b.0)
+            };
+            ranges.extend(steps.chunk_by(of_one).map(|of| StepRange {
+                place: of[0].1,
+                first: of[0].0,
+                last: of[of.len() - 1].0,
+            }));
+            if alike[0].end_ns > alike[0].start_ns {
+                continue;
+            }
+            let from = groups.partition_point(|(start_ns, _)| *start_ns < alike[0].end_ns);
+            for range in &ranges[first..] {
+                for other in &ranges[groups[from].1..] {
+                    for (earlier, later) in [(range, other), (other, range)] {
+                        if earlier.first.is_before(later.last) {
+                            let row = later.place.row as usize * width;
+                            self.contradicted[row + earlier.place.word as usize] |=
+                                earlier.place.bit;
+                        }
+                    }
+                }
             }
         }
     }
@@ -365,6 +431,40 @@ impl Sweep {
                 ];
                 counts.add_word(row.id.index(), *label_word as usize, bits);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Few instants, labels and threads, so that many segments have equal times. With a
+        /// tolerance, segments end before they start.
+        #[test]
+        fn groups_show_the_orders_of_pairs(
+            found in proptest::collection::vec((0u32..9, 0i64..4, 0i64..3, 0usize..3, 0usize..20), 0..60),
+            tolerance_ns in 0i64..3,
+        ) {
+            let mut segments: Vec<Segment> = found
+                .into_iter()
+                .map(|(label, start_ns, length_ns, task, step)| Segment {
+                    // Task 2 stands for segments in no thread.
+                    step: if task < 2 { ThreadStep::of_task(task, step) } else { ThreadStep::NONE },
+                    ..Segment::new(SegmentId(label * 30), start_ns, start_ns + length_ns)
+                })
+                .collect();
+            segments.sort_by_key(|segment| (segment.start_ns, segment.end_ns));
+            segments.iter_mut().for_each(|segment| segment.end_ns -= tolerance_ns);
+            let contradicted = |order: fn(&mut Sweep, &[Segment])| {
+                let mut sweep = Sweep::default();
+                sweep.place(&segments, 300);
+                order(&mut sweep, &segments);
+                sweep.contradicted
+            };
+            prop_assert_eq!(contradicted(Sweep::order_groups), contradicted(Sweep::order_pairs));
         }
     }
 }
