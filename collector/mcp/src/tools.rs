@@ -24,15 +24,13 @@ use crate::schemas::{input_schema, output_schema};
 /// Default maximum length of an answer's JSON, in bytes: some 10,000 tokens of a language model.
 pub const ANSWER_BYTES_MAX: usize = 32 << 10;
 
-/// Fields that tools lack: settings of the inference (they need experiments), formulas that only
-/// the command line evaluates, and settings of the reading.
-const WITHOUT: [&str; 8] = [
+/// Fields that tools lack: settings of the inference (they need experiments), and settings of the
+/// reading.
+const WITHOUT: [&str; 6] = [
     "tolerance",
     "trailing-elements",
     "max-segments",
     "exclude",
-    "before-where",
-    "after-where",
     "memory",
     "read-all",
 ];

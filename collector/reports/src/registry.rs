@@ -117,8 +117,15 @@ impl Entry {
     }
 }
 
-/// Arguments for verdicts in CI, which pages do not have.
-const GATE: &[&str] = &["fail_on", "worse_by", "junit", "markdown"];
+/// Arguments that pages do not have: those for verdicts in CI, and formulas for single periods.
+const OF_COMMAND_LINE: &[&str] = &[
+    "fail_on",
+    "worse_by",
+    "junit",
+    "markdown",
+    "before_where",
+    "after_where",
+];
 
 /// Returns all reports.
 #[must_use]
@@ -151,13 +158,15 @@ pub fn reports() -> Vec<Entry> {
         reading::<map::MapVerb>("map").tool(),
         reading::<what_if::WhatIfVerb>("what-if").tool(),
         reading::<compare::CompareVerb>("compare")
-            .paged::<compare::CompareVerb>(GATE)
+            .paged::<compare::CompareVerb>(OF_COMMAND_LINE)
             .tool(),
         reading::<experiment::ExperimentVerb>("experiment")
-            .paged::<experiment::ExperimentVerb>(GATE)
+            .paged::<experiment::ExperimentVerb>(OF_COMMAND_LINE)
             .tool(),
         other("pool", pool::PoolVerb::run).saying::<pool::PoolSays>(),
-        reading::<explain::ExplainVerb>("explain").tool(),
+        reading::<explain::ExplainVerb>("explain")
+            .paged::<explain::ExplainVerb>(OF_COMMAND_LINE)
+            .tool(),
         reading::<flows::FlowsVerb>("flows").tool(),
         other("timeline", timeline::TimelineVerb::run)
             .saying::<timeline::TimelineSays>()

@@ -165,8 +165,15 @@ mod tests {
                 );
             }
         }
-        let model = pages.iter().find(|page| page.name == "model").unwrap();
-        assert!(model.fields.iter().all(|field| field.name != "compare"));
+        for (verb, option) in [
+            ("model", "compare"),
+            ("compare", "before-where"),
+            ("explain", "after-where"),
+        ] {
+            let page = pages.iter().find(|page| page.name == verb).unwrap();
+            let lacks = page.fields.iter().all(|field| field.name != option);
+            assert!(lacks, "{verb} {option}");
+        }
     }
 
     #[test]
