@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::common::{check, json_of};
+use crate::viewing::Viewing;
 
 /// Imports 2,000 requests of 200 users, one every 100 ms. Those of build 42 take longer by the
 /// share `slower`. Half of the requests are searches; if `is_mixed`, half of those of build 42.
@@ -250,4 +251,16 @@ fn what_cannot_be_compared_is_said() {
     // Without `--unit`, the report states the consequence.
     let (text, _) = check(at, &ASKED[..7], 0);
     assert!(text.contains("name them by --unit"), "{text}");
+}
+
+#[test]
+fn times_ago_on_the_page_count_back_from_the_newest_request() {
+    let directory = tempfile::tempdir().expect("a directory");
+    store(directory.path(), 0.0, false);
+    let viewing = Viewing::of_default_data(directory.path(), &[]);
+    let asked = "by=build&control=41&test=42&unit=user&equal=3min..1min";
+    let page = viewing.page(&format!("/experiment?{asked}"), 200);
+    // The newest request begins 199.9 s after 2023-11-14T22:13:20.
+    let equal = "--equal 2023-11-14T22:13:39.900Z..2023-11-14T22:15:39.900Z";
+    assert!(page.contains(equal), "{page}");
 }

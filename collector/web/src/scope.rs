@@ -205,7 +205,8 @@ impl Scope {
         };
         let value = |name: &str, value: &str| match (name, value.split_once("..")) {
             ("since" | "until", _) => fixed(value),
-            (name, Some((from, until))) if PERIODS.contains(&name) => {
+            ("burst", _) if is_ago(value) => fixed(value),
+            (name, Some((from, until))) if name == "equal" || PERIODS.contains(&name) => {
                 Ok(format!("{}..{}", fixed(from)?, fixed(until)?))
             }
             _ => Ok(value.to_owned()),
