@@ -4,6 +4,7 @@
 //! shift the numbers of siblings, so that the trace contradicts true relations of the model.
 //! Analyses count incomplete traces by [`Incomplete::cause`], and exclude them by default.
 
+use crate::inner_operations::INNER_ROOT;
 use crate::record::{SpanFlags, TraceRecords};
 use std::fmt;
 
@@ -57,6 +58,9 @@ pub enum Incomplete {
         /// Number of records that the process lost in such intervals.
         records: u64,
     },
+    /// The root is an inner operation of other traces. [`completeness`] does not find this, because
+    /// it reads a single trace.
+    InnerRoot,
 }
 
 impl Incomplete {
@@ -70,12 +74,12 @@ impl Incomplete {
             Incomplete::CutClose { .. } => "cut_close",
             Incomplete::Unfinished { .. } => "unfinished",
             Incomplete::Lossy { .. } => "lossy",
+            Incomplete::InnerRoot => INNER_ROOT,
         }
     }
 }
 
-/// Explains a cause, as [`Incomplete::cause`] names it, or `inner_root`. Returns an empty string
-/// for unknown causes.
+/// Explains a cause, as [`Incomplete::cause`] names it. Returns an empty string for unknown causes.
 pub fn explanation(cause: &str) -> &'static str {
     match cause {
         "no_root" | "inner_root" => {
@@ -125,6 +129,10 @@ impl fmt::Display for Incomplete {
             Incomplete::Lossy { process, records } => {
                 write!(f, "process {process:032x} lost {records} records meanwhile")
             }
+            Incomplete::InnerRoot => write!(
+                f,
+                "the operation of its root span runs inside another one in other requests"
+            ),
         }
     }
 }

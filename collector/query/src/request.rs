@@ -51,7 +51,7 @@ pub struct Request {
     pub connection: RequestConnection,
     /// Spans of other requests that the request links to.
     pub follows: Follows,
-    /// Reasons why the request is incomplete; empty if its records show none.
+    /// Reasons why the request counts as incomplete; empty if there are none.
     pub reasons: Vec<Incomplete>,
     /// Kernel activity on behalf of the request, one part per recording.
     pub kernel: Vec<KernelPart>,
@@ -236,7 +236,8 @@ pub fn request(
     let (from_ns, to_ns) = bounds(&recorded);
     let (kernel, kernel_damage) = kernel_of(source, stored_in as u64, from_ns, to_ns)?;
     damage.extend(kernel_damage);
-    let reasons = completeness(&recorded, source.losses()).reasons;
+    let mut reasons = completeness(&recorded, source.losses()).reasons;
+    reasons.extend(source.inner_root(&recorded));
     Ok(Some(Request {
         recorded,
         aligned,

@@ -428,22 +428,24 @@ impl Source {
         self.choose(records, selection, notes) == Choice::Taken
     }
 
-    /// Returns the distinct causes for which a trace counts as incomplete, sorted. `reasons` are
-    /// those that its records show.
+    /// Returns the distinct causes of a trace's incompleteness, sorted. Its records show `reasons`.
     pub(super) fn causes(
         &self,
         records: &TraceRecords,
         reasons: &[Incomplete],
     ) -> Vec<&'static str> {
-        let mut causes: Vec<_> = reasons.iter().map(Incomplete::cause).collect();
-        let root_span = records.root();
-        let is_request = || root_span.is_some_and(|root| self.connections.is_request(root));
-        if self.operations.inner.is_fragment(records) && !is_request() {
-            causes.push(INNER_ROOT);
-        }
+        let reasons = reasons.iter().copied().chain(self.inner_root(records));
+        let mut causes: Vec<_> = reasons.map(|reason| reason.cause()).collect();
         causes.sort_unstable();
         causes.dedup();
         causes
+    }
+
+    /// Returns the reason for which a trace counts as incomplete although its records show none.
+    pub(super) fn inner_root(&self, records: &TraceRecords) -> Option<Incomplete> {
+        let is_part = |root| !self.connections.is_request(root);
+        let is_inner = self.operations.inner.is_fragment(records);
+        (is_inner && records.root().is_none_or(is_part)).then_some(Incomplete::InnerRoot)
     }
 
     /// Decides about a trace, and counts it and its flaws in `notes` like [`takes`](Self::takes).

@@ -7,7 +7,7 @@ use axum::http::{Request, StatusCode, header};
 use stroboscope_fixtures::workload;
 use stroboscope_store::progress::Observer;
 use stroboscope_store::query_memory::QueryMemory;
-use stroboscope_store::record::{Rows, WindowRow};
+use stroboscope_store::record::{Rows, SpanRow, WindowRow};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
@@ -375,6 +375,31 @@ fn names_of_anybody_are_texts() {
         }
         let page = ask(&directory, &format!("/traces/{id}")).await.text();
         assert!(read(&page).0.contains(NAME), "{page}");
+    });
+}
+
+#[test]
+fn a_root_that_runs_inside_others_is_said_in_the_list_and_on_its_page() {
+    let request = workload::request(SEED, 3);
+    let inner = request.spans.iter().find(|span| span.parent_id != 0);
+    let inner = (request.trace_id, inner.unwrap().span_id);
+    let directory = directory(REQUESTS, |rows| {
+        let found = rows.spans.iter();
+        let found = found
+            .cloned()
+            .find(|span| (span.trace_id, span.span_id) == inner);
+        rows.spans.extend(found.map(|span| SpanRow {
+            trace_id: 7,
+            parent_id: 0,
+            flags: 0,
+            ..span
+        }));
+    });
+    run(async {
+        let (text, _) = read(&ask(&directory, "/traces").await.text());
+        assert!(text.contains("not complete (inner_root)"), "{text}");
+        let (text, _) = read(&ask(&directory, &format!("/traces/{:032x}", 7)).await.text());
+        assert!(text.contains("runs inside another one"), "{text}");
     });
 }
 
