@@ -18,11 +18,14 @@ impl Check {
     /// Moves damaged files to `damaged/`, and restores the files that they replaced, if those still
     /// exist. Completes or undoes interrupted compactions and thinnings. Removes the temporary
     /// files of interrupted writes. Rebuilds a missing, damaged or outdated checkpoint from the
-    /// table of batches. The caller must hold the lock of the data directory.
+    /// table of batches. Updates the Delta logs. The caller must hold the lock of the data
+    /// directory.
     ///
     /// # Errors
     /// Returns an error if the store or the disk fails.
     pub fn repair(mut self) -> Result<CheckReport, CheckError> {
+        let counters = Arc::new(MaintenanceCounters::default());
+        let care = Care::of(self.store.clone(), MaintenanceSettings::default(), counters);
         for (table, path) in std::mem::take(&mut self.damaged) {
             let done = self.set_aside(table, &path)?;
             let at = self.store.display(&path);
@@ -34,9 +37,10 @@ impl Check {
                 .filter(of_it)
                 .for_each(|finding| finding.repair = Some(done.clone()));
         }
+        // A log cannot drop a damaged file earlier: the table lists it until it is moved.
+        care.log_tables(&StoreTable::ALL);
         if self.has_found(FindingKind::InterruptedCompaction) {
-            let counters = Arc::new(MaintenanceCounters::default());
-            Care::of(self.store.clone(), MaintenanceSettings::default(), counters).tidy()?;
+            care.tidy()?;
             let covered = StoreTable::ALL.map(|table| self.store.covered(table));
             let left = covered
                 .into_iter()

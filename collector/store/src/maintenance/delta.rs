@@ -13,7 +13,7 @@ impl Care {
     /// the newest version of a log contains no moved files. A log is only an output, so an error
     /// does not stop the maintenance, but is logged and counted. The log then lists moved files
     /// until the next commit.
-    pub(super) fn log_tables(&self, tables: &[StoreTable]) {
+    pub(crate) fn log_tables(&self, tables: &[StoreTable]) {
         for table in tables {
             if !DeltaLog::is_begun(self.store(), *table) {
                 continue;

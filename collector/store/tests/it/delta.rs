@@ -9,6 +9,8 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::{Array as _, StructArray};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
+use stroboscope_store::check::Check;
+use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::maintenance::MaintenanceSettings;
 use stroboscope_store::tables::{DeltaLog, Store, StoreTable};
 
@@ -127,6 +129,21 @@ fn a_replaced_file_is_added_again() {
     crate::tables::write(&store, "seg-0000000000", other);
     let commit = log.update(&store, 2).unwrap();
     assert_eq!((commit.added, commit.removed, commit.files), (1, 0, 1));
+    assert_eq!(replay(&fixture, 0), listed(&store));
+}
+
+#[test]
+fn a_repair_takes_a_damaged_file_out_of_the_log() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    flush(&store, 0..2);
+    DeltaLog::begin(&store, TABLE).unwrap();
+    DeltaLog::of(TABLE).update(&store, 1).unwrap();
+    std::fs::write(fixture.path("spans", "seg-0000000000"), "PAR1").unwrap();
+    let data = DataDir::create(fixture.root()).unwrap();
+    let check = Check::run(&data, &store, false).unwrap();
+    check.repair().unwrap();
+    assert_eq!(listed(&store).len(), 1);
     assert_eq!(replay(&fixture, 0), listed(&store));
 }
 
