@@ -56,7 +56,7 @@ pub enum IngestError {
         source: std::io::Error,
     },
     /// The server cannot listen on the unix socket.
-    #[error("cannot listen on {path}: {source}")]
+    #[error("cannot listen on {path}: {source}; --unix takes another path")]
     Unix {
         /// The socket's path.
         path: PathBuf,

@@ -432,7 +432,7 @@ async fn a_unix_socket_is_taken_over_only_when_it_is_dead() {
     let collector = Collector::start(with_unix("one")).await.unwrap();
     tokio::net::UnixStream::connect(&path).await.unwrap();
     let second = Collector::start(with_unix("two")).await.unwrap_err();
-    assert!(second.to_string().contains("socket"), "{second}");
+    assert!(second.to_string().contains("--unix takes"), "{second}");
     collector.stop(Stop::Now).await.unwrap();
     assert!(!path.exists());
     std::fs::write(&path, "notes").unwrap();
