@@ -19,7 +19,10 @@ pub(super) struct ForwardArguments {
         long,
         value_name = "URL",
         value_delimiter = ',',
-        conflicts_with_all = ["publish", "kernel", "burst_config", "tradeoffs", "jaeger", "tempo", "thin_after"]
+        conflicts_with_all = [
+            "publish", "kernel", "burst_config", "tradeoffs", "jaeger", "tempo", "keep", "keep_bytes", "thin_after",
+            "no_compaction", "flush_interval", "live_quiet", "live_window", "max_segments", "no_live_model",
+        ]
     )]
     forward: Vec<String>,
     /// Authority that signed the certificate of an https collector, as PEM. It is read again for

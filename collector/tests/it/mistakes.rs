@@ -17,7 +17,7 @@ const PARSERS_WORDS: [&str; 8] = [
 ];
 
 /// Commands, each with a part of the expected error.
-const MISTAKES: [(&str, &str); 43] = [
+const MISTAKES: [(&str, &str); 46] = [
     ("requests --top x", "a whole number"),
     (
         "requests --top 99999999999999999999",
@@ -61,6 +61,15 @@ const MISTAKES: [(&str, &str); 43] = [
     ),
     (
         "collect --thin-after 48h --thin-ratio 5% --forward http://localhost:1",
+        "cannot be used with",
+    ),
+    ("collect --keep 30d --forward h:1", "cannot be used with"),
+    (
+        "collect --live-window 1h --forward h:1",
+        "cannot be used with",
+    ),
+    (
+        "collect --no-compaction --forward h:1",
         "cannot be used with",
     ),
     ("collect --thin-ratio 5%", "--thin-after <AGE>"),
