@@ -96,6 +96,23 @@ async fn a_collector_traces_what_it_does_for_others() {
     assert!(path.stdout.contains("log_sync"), "{path:#?}");
 }
 
+#[test]
+fn an_agent_traces_requests_for_its_first_page() {
+    let (program, of_agent) = (Program::new(), Program::new());
+    let mut gateway = collect(&program, &["--flush-interval", "100ms"], &[]);
+    let forward = format!("http://{}", gateway.grpc);
+    let arguments = ["--forward", &forward, "--own-traces", "self"];
+    let mut agent = collect(&of_agent, &arguments, &[ALWAYS]);
+    are_known_to(&gateway, 1.0);
+    let _ = get(&agent.pages, "/");
+    for collector in [&mut agent, &mut gateway] {
+        let said = collector.server.said();
+        assert!(collector.server.stop(libc::SIGTERM).success(), "{said}");
+    }
+    let root = "stroboscope-collector:GET /";
+    program.run(&["critical-path", "--root", root]).succeeds();
+}
+
 /// Two collectors that send their own traces to each other do not trace this either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn collectors_that_trace_into_each_other_are_idle() {

@@ -47,7 +47,11 @@ impl HttpServer {
     /// Returns an error if it cannot listen on the address.
     pub async fn start(address: SocketAddr, pages: Pages) -> Result<Self, HttpError> {
         let doors = pages.doors.clone();
-        let mut router = Router::new()
+        let mut router = Router::new();
+        if pages.site.is_none() {
+            router = router.route("/", get(fleet_page));
+        }
+        let router = router
             .route("/fleet", get(fleet_page).post(set_from_form))
             .route("/model", get(model_page))
             .route("/api/model", get(live_model))
@@ -58,11 +62,7 @@ impl HttpServer {
             .route("/burst-config", get(burst_config).post(set_burst_config))
             // If this process records, the routes above are traced. The routes below are not,
             // because machines request most of them all the time.
-            .layer(ServerLayer::new());
-        if pages.site.is_none() {
-            router = router.route("/", get(fleet_page));
-        }
-        let router = router
+            .layer(ServerLayer::new())
             .route("/metrics", get(prometheus))
             .route("/metrics/requests", get(request_metrics))
             .route("/healthz", get(health))
