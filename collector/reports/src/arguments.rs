@@ -130,10 +130,9 @@ pub struct SelectionArguments {
     /// Only requests of this root operation (service:name, as in the table by root operation)
     #[arg(long, value_name = "OPERATION")]
     pub root: Option<String>,
-    /// Count each span of this operation (service:name) as a request, wherever it is, and ignore
-    /// the spans around it; repeatable. `none`: do not count children of long-lived spans, such as
-    /// those of connections and of workers' loops, as requests [default: those of `store
-    /// set-requests`]
+    /// Count the outermost spans of this operation (service:name) as requests, and ignore the spans
+    /// around them; repeatable. `none`: do not count children of long-lived spans, such as those of
+    /// connections and of workers' loops, as requests [default: those of `store set-requests`]
     #[arg(id = "request", long = "request", value_name = "OPERATION", value_parser = parse_operation)]
     pub requests: Vec<String>,
     /// Only requests that satisfy this formula, in the language of `search`: '{ service = "store"

@@ -41,8 +41,10 @@ pub(crate) struct PeriodArguments {
     /// behaves differently, scaled to the later period
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     threshold: u64,
-    /// Minimum change, as a share of the mean latency of the affected requests, such as 5% or 0.05.
-    /// A tenth of it suffices where the own time of an operation changed by 30 % or more
+    /// Minimum change, as a share of the mean latency of the earlier requests that contain the
+    /// place, such as 5% or 0.05. A tenth of it suffices where the own time of an operation changed
+    /// by 30 % or more. A tenth of it is also the minimum relative to the mean latency of the root
+    /// operation
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = parse_part)]
     min_effect: f64,
     /// Also accept, as precursors, categories that lost fewer requests than the mutation gained

@@ -72,7 +72,8 @@ enum Provenance {
     ///   --output '{ service = "web" && .tenant = "t1" }'       by service and attribute
     ///   --source '{ name = "checkout" }'                       by operation
     ///
-    /// The table `provenance_map` of `sql` has all pairs, and --parquet writes them to a file.
+    /// --parquet writes all pairs to a file. The table `provenance_map` of `sql` has those of this
+    /// command without options.
     #[command(verbatim_doc_comment)]
     Map(MapArguments),
 }

@@ -20,7 +20,8 @@ use stroboscope_query::{Notes, SlackModelReport, SlackModelSettings, tradeoffs};
 ///
 /// A service names its tradeoff points with the SDK (`stroboscope::tradeoff`). Copies of requests
 /// explore them in all fidelities. `learn` infers models from these recordings and writes a policy,
-/// which `collect --tradeoffs FILE` sends to all services. `log` shows what was left out.
+/// which `collect --tradeoffs FILE` sends to the services with the SDK that ship to this collector
+/// or to its agents. `log` shows what was left out.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct TradeoffsVerb {

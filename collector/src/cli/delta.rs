@@ -19,8 +19,9 @@ use stroboscope_store::tables::{DELTA_LOG, DeltaCommit, DeltaLog, Store, StoreTa
 ///
 /// Spark, Trino, ClickHouse, Polars and others then read DIR/spans, DIR/events and so on as Delta
 /// tables: with the columns of all files, and each row once, also while a collector merges files.
-/// From then on, `collect` and `store compact` keep the logs up to date; after `import` or `kernel
-/// record`, run this again. To end that, delete the directories `_delta_log`.
+/// From then on, `collect` and `store compact` update the logs. Run this again after a collector
+/// stops, or after `import` or `kernel record` without one. To end that, delete the directories
+/// `_delta_log`.
 #[derive(Debug, Args)]
 pub(super) struct Delta {
     #[command(flatten)]

@@ -86,7 +86,8 @@ pub(super) struct Import {
     /// Mapping file for lines of other systems; see --help
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     map: Option<PathBuf>,
-    /// Unit of the times in event logs, regardless of their field or size
+    /// Unit of the times in event logs, regardless of their field or size, and with --map, instead
+    /// of the mapping's time_unit or time_format. Other formats reject it
     #[arg(long, value_enum, value_name = "UNIT")]
     time_unit: Option<TimeUnit>,
     /// Files to import; - is standard input

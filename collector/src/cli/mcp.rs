@@ -12,8 +12,8 @@ use tokio::runtime::Runtime;
 /// Answer an agent's questions about a store, by the Model Context Protocol
 ///
 /// Agents start this command themselves: it reads requests from standard input, and writes answers
-/// to standard output, until its input ends. Its tools are reports, and change nothing. `collect`
-/// and `view` serve the same tools over HTTP, at /mcp of --http.
+/// to standard output, until its input ends. Its tools are reports, and change nothing. `view`,
+/// and `collect` without --forward, serve the same tools over HTTP, at /mcp of --http.
 ///
 ///   claude mcp add stroboscope -- stroboscope mcp --data /var/lib/stroboscope
 #[derive(Debug, Args)]

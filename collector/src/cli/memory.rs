@@ -45,8 +45,9 @@ pub(super) struct MemoryArguments {
     /// 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     memory_limit: Option<u64>,
-    /// Part of --memory-limit for pages and for answers to clients of Jaeger and Tempo. A single
-    /// answer may take half of it; a larger one is rejected [default: a quarter of --memory-limit]
+    /// Part of --memory-limit for pages, tools at /mcp, and answers to clients of Jaeger and Tempo.
+    /// A single answer may take half of it; a larger one is rejected [default: a quarter of
+    /// --memory-limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     query_memory: Option<u64>,
 }

@@ -12,10 +12,10 @@ use stroboscope_store::data_dir::DataDir;
 
 /// Set which operations of a data directory are requests wherever they occur
 ///
-/// Each span of these operations is a request, also inside of a connection's span or another
-/// request. Subcommands, pages and SQL apply the setting as if each had `--request`, which takes
-/// precedence. Prints the setting that then applies. Pages apply a change without a restart; the
-/// live model of a collector applies it when the collector starts.
+/// The outermost spans of these operations are requests, also below spans of other operations.
+/// Subcommands, pages and SQL apply the setting as if each had `--request`, which takes precedence.
+/// Prints the setting that then applies. Pages apply a change without a restart; the live model of
+/// a collector applies it when the collector starts.
 #[derive(Debug, Args)]
 pub(super) struct SetRequests {
     #[command(flatten)]

@@ -34,7 +34,7 @@ pub(super) fn render(counters: &PublishCounters, text: &mut Text) {
         (
             "publish_missed_files_total",
             "counter",
-            "Files that were deleted here, by --keep or --keep-bytes, before they were published.",
+            "Files that --keep-bytes deleted unpublished; counted until publish_fenced is 1.",
             &counters.files_missed,
         ),
         (
