@@ -1,4 +1,4 @@
-//! Counts wrong tokens from the login form, by address.
+//! Counts failed logins through the form, by address.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::pool::Peer;
 
-/// Maximum wrong tokens of one address per minute; further tokens are not looked up.
+/// Maximum failed logins of one address per minute; further tokens are not looked up.
 const ATTEMPTS: u32 = 5;
 const ATTEMPTS_TIME: Duration = Duration::from_secs(60);
 /// Maximum addresses with a count of their own; all others share one.
 const PEERS_MAX: usize = 1_024;
 
-/// Counts of wrong tokens by address. A count restarts a minute after its first attempt.
+/// Counts of failed logins by address, for wrong tokens or for tokens without the role `read`. A
+/// count restarts a minute after its first attempt.
 #[derive(Debug, Default)]
 pub(super) struct Attempts(Mutex<HashMap<Peer, (u32, Instant)>>);
 
@@ -27,7 +28,7 @@ impl Attempts {
         })
     }
 
-    /// Reverts the count of an attempt whose token was right.
+    /// Reverts the count of an attempt that logged in.
     pub(super) fn give_back(&self, peer: Peer, now: Instant) {
         self.with(peer, now, |(count, _)| *count = count.saturating_sub(1));
     }
@@ -47,11 +48,11 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     #[test]
-    fn wrong_tokens_are_counted_by_address_for_a_minute() {
+    fn failed_logins_are_counted_by_address_for_a_minute() {
         let attempts = Attempts::default();
         let peer = |n: u32| Peer::of(Some(IpAddr::V4(Ipv4Addr::from_bits(n))));
         let begin = Instant::now();
-        // Right tokens do not count, however many there are.
+        // Logins that succeed do not count, however many there are.
         for _ in 0..2 * ATTEMPTS {
             assert!(attempts.take(peer(1), begin));
             attempts.give_back(peer(1), begin);

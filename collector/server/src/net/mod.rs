@@ -4,7 +4,7 @@
 //! one and closes it if it is slow or idle (`activity`). `http2_authority` repairs the `:authority`
 //! headers of clients on unix sockets. `admission` admits requests, by tokens (`tokens`), by the
 //! host names they use, and by the origins of pages that send (`cors`). `login` is the cookie of a
-//! browser, `session` issues it for a token, and `attempts` counts wrong tokens. `body` counts the
+//! browser, `session` issues it for a token, and `attempts` counts failed logins. `body` counts the
 //! bytes of requests while they arrive. `unpack` decompresses bodies and counts the result, and
 //! `messages` applies it to gRPC messages. `revocation` ends requests whose token has become
 //! invalid. `ports` contains the state that all ports share, and reloads changed files.

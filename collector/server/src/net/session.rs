@@ -24,8 +24,8 @@ impl Ports {
     /// its login.
     ///
     /// # Errors
-    /// Returns a rejection if the token is wrong or lacks the role, or if the peer has sent too
-    /// many wrong tokens.
+    /// Returns a rejection if the token is wrong or lacks the role, or if too many logins of the
+    /// peer failed.
     pub(crate) fn log_in(&self, peer: Peer, token: &[u8]) -> Result<String, Rejection> {
         let now = Instant::now();
         if !self.attempts.take(peer, now) {
