@@ -110,7 +110,7 @@ fn an_agent_traces_requests_for_its_first_page() {
         assert!(collector.server.stop(libc::SIGTERM).success(), "{said}");
     }
     let root = "stroboscope-collector:GET /";
-    program.run(&["critical-path", "--root", root]).succeeds();
+    let _ = program.run(&["critical-path", "--root", root]).succeeds();
 }
 
 /// Two collectors that send their own traces to each other do not trace this either.
