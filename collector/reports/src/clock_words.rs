@@ -53,7 +53,7 @@ pub(crate) fn unit(unit_ns: u64) -> String {
     }
 }
 
-/// Returns warnings about the order of timestamps, which reports print before their results.
+/// Returns the warnings of a report about the order of timestamps.
 pub(crate) fn warnings(alignment: &Alignment) -> Vec<String> {
     let mut lines = Vec::new();
     let islands = alignment.islands();

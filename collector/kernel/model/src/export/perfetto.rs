@@ -191,12 +191,8 @@ fn ftrace(timeline: &Timeline, event: &Event) -> Option<FtraceEvent> {
 /// Returns the number of a track. It is the track of a request if `tid` is 0, of a thread outside
 /// requests if `trace` is 0, and otherwise of a thread, lock waits or a span in a request.
 fn uuid(trace: u64, tid: u32) -> u64 {
-    // The finaliser of MurmurHash3 makes collisions between tracks unlikely.
-    let mut hash =
-        trace ^ (u64::from(tid) << 32 | u64::from(tid)).rotate_left(17) ^ 0x5354_524f_4245;
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    hash ^ (hash >> 33)
+    // Collisions are unlikely, because the ids of traces and spans are random.
+    trace ^ (u64::from(tid) << 32 | u64::from(tid)).rotate_left(17) ^ 0x5354_524f_4245
 }
 
 /// Returns the number of the track for a thread's lock waits. Waits have tracks of their own,
