@@ -402,7 +402,7 @@ fn what_a_collector_makes_is_its_users_alone_unless_told_otherwise() {
         command.env("STROBOSCOPE_BURST_CONFIG", "always");
         let mut server = Server::start(command);
         server.wait_for("its pages", |said| said.contains("page on").then_some(()));
-        // Its own traces make it write files of each kind.
+        // Its own traces make it write segments of the log and Parquet files.
         let deadline = Instant::now() + Duration::from_secs(30);
         let is_stored = || {
             modes(&data)

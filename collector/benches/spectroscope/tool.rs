@@ -101,7 +101,7 @@ impl Tool {
             fs::write(&path, text)?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         }
-        // An assignment to `undef` is an error since Perl 5.14.
+        // An assignment to `undef` does not compile since Perl 5.36.
         let program = directory.join("source").join(PROGRAM);
         let text = fs::read_to_string(&program)?;
         let assigned = Regex::new(r"(?m)^undef (\$\w+ = )")?;

@@ -16,13 +16,14 @@ use stroboscope_store::wal::{
 /// Size in bytes above which a log segment is assumed to have records, without reading it.
 const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
 
-/// Reports whether a log segment contains anything other than batches without spans and events.
-/// Returns true if it cannot be read.
+/// Reports whether a log segment contains anything other than batches without spans, events and
+/// provenance. Returns true if it cannot be read.
 fn has_records(segment: &Path) -> bool {
     let is_some = |payload: &Payload| {
         payload.kind != PayloadKind::Batch
-            || CheckedBatch::from_bytes(&payload.bytes, &Limits::default())
-                .map_or(true, |batch| batch.records() > 0)
+            || CheckedBatch::from_bytes(&payload.bytes, &Limits::default()).map_or(true, |batch| {
+                batch.records() > 0 || !batch.batch().provenance.is_empty()
+            })
     };
     read_segment(segment).map_or(true, |scan| scan.payloads.iter().any(is_some))
 }
@@ -42,7 +43,8 @@ pub(super) fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
         let bytes_of = |number: u64| {
             let path = segment_path(&data.wal(), number);
             let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
-            // Empty batches of idle services may stay in the log for long, and no query needs them.
+            // Empty batches of idle services may stay in the log for long. Few queries need their
+            // windows, loads and losses.
             if bytes <= QUIET_SEGMENT_BYTES_MAX && !has_records(&path) {
                 0
             } else {

@@ -3,7 +3,8 @@
 /// Dialect of SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// PostgreSQL and others in which double quotes enclose names, and backslashes have no meaning.
+    /// PostgreSQL and others in which double quotes enclose names, and backslashes escape only in
+    /// `E'…'`.
     Standard,
     MySql,
     Sqlite,
