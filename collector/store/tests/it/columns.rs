@@ -29,8 +29,10 @@ fn type_name(data_type: &DataType) -> String {
     let DataType::Struct(fields) = item.data_type() else {
         return data_type.to_string();
     };
-    let field =
-        |field: &Arc<arrow_schema::Field>| format!("`{}` {}", field.name(), field.data_type());
+    let field = |field: &Arc<arrow_schema::Field>| {
+        let null = if field.is_nullable() { " or null" } else { "" };
+        format!("`{}` {}{null}", field.name(), field.data_type())
+    };
     format!(
         "list of ({})",
         fields.iter().map(field).collect::<Vec<_>>().join(", ")
