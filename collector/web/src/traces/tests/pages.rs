@@ -384,10 +384,9 @@ fn a_root_that_runs_inside_others_is_said_in_the_list_and_on_its_page() {
     let inner = request.spans.iter().find(|span| span.parent_id != 0);
     let inner = (request.trace_id, inner.unwrap().span_id);
     let directory = directory(REQUESTS, |rows| {
-        let found = rows.spans.iter();
-        let found = found
-            .cloned()
-            .find(|span| (span.trace_id, span.span_id) == inner);
+        let mut spans = rows.spans.iter();
+        let found = spans.find(|span| (span.trace_id, span.span_id) == inner);
+        let found = found.cloned();
         rows.spans.extend(found.map(|span| SpanRow {
             trace_id: 7,
             parent_id: 0,
