@@ -110,8 +110,8 @@ impl TracePath {
 /// or, if none of them took time, for the first in the order of the trace.
 ///
 /// The running time is at most proportional to the number of segments times the square of the
-/// number of labels, except that in a pipeline it is also quadratic in the number of segments of one
-/// element. It is much shorter if many segments are ordered.
+/// number of labels. In a pipeline, it is also quadratic in the number of segments of one element.
+/// It is much shorter if many segments are ordered.
 pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     analyse_for(trace, relations, SlackUse::Needed)
 }

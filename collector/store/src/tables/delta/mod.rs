@@ -4,8 +4,8 @@
 //! A log is kept while its directory, `TABLE/_delta_log`, exists: [`DeltaLog::begin`] creates it,
 //! and maintenance commits changes of the table before it moves files. The newest version of the
 //! log therefore lists existing files, except after a failed commit, an interrupted repair or a
-//! repeated flush, until the next commit. The log is only an output: readers of the store never read
-//! it, and it can be deleted and begun again at any time.
+//! repeated flush, until the next commit. The log is only an output: readers of the store never
+//! read it, and it can be deleted and begun again at any time.
 //!
 //! The protocol is that of <https://github.com/delta-io/delta/blob/master/PROTOCOL.md>. Readers
 //! need version 1 of it. Writers need a feature that only this program has, so other programs
