@@ -271,11 +271,12 @@ fn a_failing_store_loses_nothing() {
     assert_eq!(stored(directory.path(), &runtime).0, [(1, 0), (1, 1)]);
 }
 
-/// Returns a batch without news of a known process: it has no records, losses or clock steps.
+/// Returns a batch without news of a known process, and without provenance.
 fn quiet(incarnation: u128, sequence: u64) -> CheckedBatch {
     let mut quiet = batch(incarnation, sequence, 0);
     (quiet.spans, quiet.events) = (None, None);
     quiet.losses.clear();
+    quiet.provenance.clear();
     quiet.clock_steps.clear();
     CheckedBatch::check(quiet, &Limits::default()).unwrap()
 }
