@@ -23,7 +23,7 @@ pub struct SlackHistory {
 }
 
 /// Numbers of right and wrong predictions. A request has slack if its slack exceeds the threshold.
-/// All fields but `keys` concern only requests whose key had a previous request.
+/// Fields other than `keys` concern only requests whose key had a previous request.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct PredictionQuality {
     /// Number of different keys.

@@ -97,14 +97,7 @@ fn main() -> Result<(), Failure> {
     };
     let temporary = tempfile::tempdir()?;
     let directory = arguments.data.as_deref().unwrap_or(temporary.path());
-    std::fs::create_dir_all(directory)?;
-    if std::fs::read_dir(directory)?.next().is_some() {
-        return Err(format!(
-            "{} is not empty; choose another directory",
-            directory.display()
-        )
-        .into());
-    }
+    stroboscope_fixtures::create_empty(directory)?;
     println!("on {}", processor());
     let ingest_s = [Load::Native, Load::OtlpHttp]
         .into_iter()

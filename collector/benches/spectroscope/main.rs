@@ -108,14 +108,7 @@ fn main() -> Result<(), Failure> {
     };
     let temporary = tempfile::tempdir()?;
     let directory = arguments.keep.as_deref().unwrap_or(temporary.path());
-    std::fs::create_dir_all(directory)?;
-    if std::fs::read_dir(directory)?.next().is_some() {
-        return Err(format!(
-            "{} is not empty; choose another directory",
-            directory.display()
-        )
-        .into());
-    }
+    stroboscope_fixtures::create_empty(directory)?;
     // The tool runs in a directory of its own, so the path must be absolute.
     let directory = directory.canonicalize()?;
     let runtime = Runtime::new()?;

@@ -337,8 +337,8 @@ fn a_disk_that_turns_read_only_loses_nothing_acknowledged() {
     let (mut fleet, has_python) = senders(&doors, test);
     let mut requests = Requests::default();
     fleet.wait_for_acknowledgements();
-    // No sync may be in progress: ext4 of Linux 6.18 that is told to fail during a sync reports
-    // success, and loses the data.
+    // No sync may be in progress: if one is while the disk begins to fail, ext4 of Linux 6.18
+    // reports success, and loses the data.
     fleet.signal(libc::SIGSTOP);
     let mut commits = -1.0;
     while commits < doors.metric("commits_total") {

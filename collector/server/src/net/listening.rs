@@ -251,7 +251,7 @@ async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         Err(in_use) if in_use.kind() == io::ErrorKind::AddrInUse => {
             // Linux also refuses connections to a file that is not a socket.
             if !std::fs::metadata(path)?.file_type().is_socket() {
-                let why = "the file exists and is not a socket: choose another path, or remove it";
+                let why = "the file exists and is not a socket";
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
             }
             match UnixStream::connect(path).await {
