@@ -9,25 +9,33 @@ const BLOCKS_MAX: usize = 96;
 const PAUSE_MIN: i64 = 8;
 /// Minimum number of bursts at which bursts are no longer cut.
 const BURSTS_MIN: usize = 16;
+/// Share of all requests, as a divisor, above which a block is cut even inside a burst. If one
+/// client loads one page after the other, slow pages cause the longest pauses, and all requests
+/// before the pages became slow look like one burst.
+const SHARE_MAX: u64 = 8;
 
 /// Groups columns into blocks. A column is given by its number and its number of requests.
 /// Repeatedly cuts the block with the most requests at its longest pause, or, of several such, at
 /// the one that divides its requests most evenly. No cut leaves a side with few requests. Blocks
-/// consist of whole bursts if there are enough. Requests at an even rate are divided evenly.
+/// consist of whole bursts if there are enough, and no burst has too large a share of the requests.
+/// Requests at an even rate are divided evenly.
 pub(super) fn blocks(columns: &[(i64, u64)]) -> Vec<Range<usize>> {
     let mut until = vec![0];
     for (_, requests) in columns {
         until.push(until[until.len() - 1] + requests);
     }
     let requests = |of: &Range<usize>| until[of.end] - until[of.start];
-    let least = until[columns.len()].div_ceil(2 * BLOCKS_MAX as u64);
+    let all = until[columns.len()];
+    let least = all.div_ceil(2 * BLOCKS_MAX as u64);
     let pause = |place: usize| columns[place].0 - columns[place - 1].0;
     let pause_min = pause_min((1..columns.len()).map(pause).collect());
     let longest_pause = |of: &Range<usize>| {
         let places = (of.start + 1)..of.end;
         let sides = |place: usize| [of.start..place, place..of.end].map(|side| requests(&side));
+        let is_too_large = requests(of) > all.div_ceil(SHARE_MAX);
         let is_cut = |place: &usize| {
-            pause(*place) >= pause_min && sides(*place).iter().all(|requests| *requests >= least)
+            let may_cut = is_too_large || pause(*place) >= pause_min;
+            may_cut && sides(*place).iter().all(|requests| *requests >= least)
         };
         places.filter(is_cut).max_by_key(|place| {
             let [before, after] = sides(*place);

@@ -311,3 +311,36 @@ fn what_slows_a_fifth_or_a_tenth_of_the_requests_is_found_though_the_median_stay
     }
     assert!(found * 10 >= all * 9, "{found} of {all}");
 }
+
+/// Returns requests of a client that loads one page after the other. A page takes `page_ms` or a
+/// little more, and one in eight takes 130 ms after 12 s. Only requests that begin in a burst of
+/// 64 ms in 128 ms are recorded. The second result is the number of requests before 12 s.
+fn pages_of_one_client(noise: &mut Noise, page_ms: f64) -> (Vec<(f64, f64)>, usize) {
+    let (mut at_ms, mut series) = (0.0, Vec::new());
+    while at_ms < 30_000.0 {
+        let is_slow = at_ms >= 12_000.0 && noise.uniform() < 0.125;
+        let least_ms = if is_slow { 130.0 } else { page_ms };
+        let takes_ms = least_ms * (1.0 + noise.uniform() / 5.0);
+        if at_ms % 128.0 < 64.0 {
+            series.push((at_ms / 1e3, takes_ms));
+        }
+        at_ms += takes_ms + 1.0 + noise.pause(0.3);
+    }
+    let before = series.partition_point(|(at, _)| *at < 12.0);
+    (series, before)
+}
+
+#[test]
+fn pauses_that_slow_requests_cause_hide_no_step() {
+    const SERIES: usize = 40;
+    let mut noise = Noise(64_128);
+    let mut found = 0;
+    for at in 0..SERIES {
+        let (series, before) = pages_of_one_client(&mut noise, 6.0 + at as f64 / 10.0);
+        let step = step_of(&series).filter(|step| step.requests_needed.is_none());
+        let is_right = |step: LatencyStep| step.requests[0].abs_diff(before as u64) < 60;
+        found += usize::from(step.is_some_and(is_right));
+    }
+    println!("{found} of {SERIES}");
+    assert!(found >= SERIES - 1, "{found} of {SERIES}");
+}
