@@ -196,7 +196,7 @@ impl OperationValues {
         if said.peek().is_none() {
             return;
         }
-        let spans: FxHashMap<u64, String> = records
+        let spans: foldhash::HashMap<u64, String> = records
             .spans
             .iter()
             .map(|span| (span.span_id, span.operation()))

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
 
@@ -31,7 +30,7 @@ impl JoinCounts {
     pub(super) fn observe(&mut self, records: &TraceRecords) {
         self.requests += 1;
         let operation = |span: &SpanRecord| (Arc::clone(&span.service), Arc::clone(&span.name));
-        let (mut answered, mut has_calls) = (FxHashSet::default(), false);
+        let (mut answered, mut has_calls) = (foldhash::HashSet::<u64>::default(), false);
         for span in &records.spans {
             has_calls |= span.flags.contains(SpanFlags::CLIENT);
             if span.flags.contains(SpanFlags::SERVER) {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_search::{KernelEvent, Unit};
 use stroboscope_store::tables::Damage;
@@ -12,7 +11,7 @@ use stroboscope_store::tables::Damage;
 #[derive(Clone, Debug, Default)]
 pub(super) struct KernelEvents {
     /// Events by the lower half of the trace's id, which is the only part that the kernel knows.
-    pub(super) of_trace: FxHashMap<u64, Vec<KernelEvent>>,
+    pub(super) of_trace: foldhash::HashMap<u64, Vec<KernelEvent>>,
     /// Intervals in which each host's kernel was recorded without a gap, in ns since the Unix
     /// epoch.
     pub(super) seen: BTreeMap<String, Vec<(i64, i64)>>,
@@ -39,7 +38,7 @@ impl KernelEvents {
         let hosts = records.hosts().into_iter();
         let is_seen = time_ns.is_some_and(|time_ns| self.is_seen(hosts, time_ns));
         // Selects the events of this request from those of the trace that it was divided from.
-        let spans: Option<FxHashSet<u64>> = records
+        let spans: Option<foldhash::HashSet<u64>> = records
             .divided_from
             .map(|_| records.spans.iter().map(|span| span.span_id).collect());
         let events = self.of(records).iter().filter(|event| {

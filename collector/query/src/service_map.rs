@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use stroboscope_analysis::call::calls;
 use stroboscope_analysis::flow::{ERROR, failed_spans};
 use stroboscope_analysis::pass::{Pass, TraceView};
@@ -122,7 +121,7 @@ fn entry<'a, K: Ord + Clone, V: Default>(
 
 impl ServiceMap {
     fn see(&mut self, records: &TraceRecords, id: TraceId, weight: Weight) {
-        let failed: FxHashSet<u64> = failed_spans(records).collect();
+        let failed: foldhash::HashSet<u64> = failed_spans(records).collect();
         for span in &records.spans {
             match entry(&mut self.services, &span.service, SERVICES_MAX) {
                 Some(service) => service.see(failed.contains(&span.span_id), id, weight),

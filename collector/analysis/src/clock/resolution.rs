@@ -20,9 +20,9 @@
 
 use crate::record::{SpanRecord, TraceRecords};
 use crate::text_map::TextMap;
-use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// Number of timestamps of one kind from which any power of ten is accepted, and only nearly all of
@@ -152,7 +152,7 @@ impl Resolution {
 }
 
 /// Histograms of the timestamps of each process, by incarnation.
-type ByProcess = FxHashMap<u128, Grains>;
+type ByProcess = BTreeMap<u128, Grains>;
 
 /// Resolutions of all hosts. Merging is commutative and associative, as long as the programs fit
 /// their limit.

@@ -164,7 +164,7 @@ struct Values {
     /// requests contain the value.
     texts: FxHashMap<Arc<str>, (u128, [bool; 2])>,
     /// Value of each process; unused if `is_shared` or `is_full`.
-    processes: FxHashMap<u128, Arc<str>>,
+    processes: foldhash::HashMap<u128, Arc<str>>,
     /// True if a process recorded two values, two processes recorded the same value, or a process
     /// is unknown.
     is_shared: bool,

@@ -6,8 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
 use super::call::Architecture;
 use super::marker::RequestId;
 use super::summary::CallSum;
@@ -29,7 +27,7 @@ pub struct SpanSum {
 /// Kernel work by span, summed over any number of timelines.
 #[derive(Clone, Debug, Default)]
 pub struct SpanSums {
-    sums: FxHashMap<RequestId, SpanSum>,
+    sums: foldhash::HashMap<RequestId, SpanSum>,
 }
 
 /// Kernel work for one operation, summed over many requests.

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use super::marker::RequestId;
 use super::timeline::{LockWait, Owner, ReleaseEvidence, Timeline};
 use crate::distribution::Distribution;
@@ -195,9 +193,9 @@ struct Waits {
     sum: WaitSum,
     cut: u64,
     lengths: Lengths,
-    by_span: FxHashMap<RequestId, WaitSum>,
+    by_span: foldhash::HashMap<RequestId, WaitSum>,
     /// Waits by holder; `None` if no holder was seen.
-    by_holder: FxHashMap<Option<Owner>, WaitSum>,
+    by_holder: foldhash::HashMap<Option<Owner>, WaitSum>,
     longest: Vec<LongWait>,
 }
 
@@ -242,7 +240,7 @@ impl LockSums {
 
     /// Returns the spans that waited for a lock, and the holders in waits whose end was seen.
     #[must_use]
-    pub fn spans(&self) -> FxHashSet<RequestId> {
+    pub fn spans(&self) -> foldhash::HashSet<RequestId> {
         let of = |waits: &Waits| {
             let waiting = waits.by_span.keys().copied();
             let holding = waits
@@ -330,7 +328,7 @@ impl Waits {
             holder_trace: long.holder.and_then(Owner::trace),
             evidence: long.evidence,
         };
-        let requests: FxHashSet<u64> = self.by_span.keys().map(|span| span.trace).collect();
+        let requests: foldhash::HashSet<u64> = self.by_span.keys().map(|span| span.trace).collect();
         let ([p50_ns, p99_ns], max_ns) = self.lengths.percentiles([50, 99]);
         let waiting = waiting
             .into_iter()

@@ -8,13 +8,13 @@ use std::sync::Arc;
 /// Elements by the span or event that concerns them, and the numbers assigned to elements so far.
 #[derive(Default)]
 pub(super) struct Elements<'a> {
-    of: FxHashMap<RecordOwner, &'a Arc<str>>,
+    of: foldhash::HashMap<RecordOwner, &'a Arc<str>>,
     numbers: FxHashMap<Arc<str>, ElementId>,
 }
 
 impl<'a> Elements<'a> {
     pub(super) fn of(records: &'a TraceRecords) -> Elements<'a> {
-        let mut of = FxHashMap::default();
+        let mut of = foldhash::HashMap::default();
         for record in &records.elements {
             // Of several elements of a record, the first by name counts, so that the order of
             // records does not matter.

@@ -42,7 +42,7 @@ pub(crate) struct QueueWait {
 /// Waits in shared queues after a change.
 #[derive(Clone, Debug, Default)]
 pub struct ChangedWaits {
-    of_trace: FxHashMap<TraceId, Vec<QueueWait>>,
+    of_trace: foldhash::HashMap<TraceId, Vec<QueueWait>>,
     /// Lengths of the segments that contain a wait, by label and place of the wait: as recorded and
     /// after the change, both in ascending order. They serve requests without waits in
     /// `of_trace`.

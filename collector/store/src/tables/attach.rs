@@ -4,7 +4,6 @@ use std::cell::LazyCell;
 use std::sync::Arc;
 
 use foldhash::HashSet;
-use rustc_hash::FxHashMap;
 use stroboscope_analysis::record::{
     AttributeRecord, ElementRecord, EventRecord, PointEvent, RecordOwner, SpanRecord, TraceRecords,
 };
@@ -272,7 +271,7 @@ fn tell_events_apart(trace: &mut TraceRecords) {
     {
         // Events that are equal in all fields keep equal numbers, because they count as one event
         // that was sent twice.
-        let mut alike: FxHashMap<EventRecord, u32> = FxHashMap::default();
+        let mut alike: foldhash::HashMap<EventRecord, u32> = foldhash::HashMap::default();
         for (seq, at) in order.iter().enumerate() {
             let event = &mut events[*at];
             event.seq = *alike.entry(event.clone()).or_insert(seq as u32);

@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use rustc_hash::FxHashMap;
 use stroboscope_analysis::record::TraceRecords;
 
 use super::attach::EventAttacher;
@@ -48,7 +47,7 @@ pub struct ProbedGroup {
 #[derive(Debug, Default)]
 pub struct ProbeResult {
     /// Traces with a row of any kind, with the kinds of their rows as bits.
-    pub found: FxHashMap<u128, u64>,
+    pub found: foldhash::HashMap<u128, u64>,
     /// Row groups of all files, in the order of file names and row groups.
     pub groups: Vec<ProbedGroup>,
     /// Damage that the search found, in addition to [`TraceFiles::damage`].
