@@ -12,7 +12,7 @@ use stroboscope_store::tables::AttributeKeys;
 use super::notes::Notes;
 use super::paths::has_failed;
 use super::query_error::QueryError;
-use super::step::{band_of, ns_of};
+use super::step::{band_of, quantile_ns};
 use super::study::{Question, StudyInput};
 use super::time_columns::{Limit, OfColumn, TimeColumns};
 
@@ -122,18 +122,8 @@ impl OfColumn for ColumnCounts {
 impl ColumnCounts {
     fn column(&self, from_ns: i64) -> RootColumn {
         let requests: WeightedCount = self.bands.values().copied().sum();
-        let [p50_ns, p95_ns, p99_ns] = [0.5, 0.95, 0.99].map(|quantile| {
-            let wanted = quantile * requests.estimate();
-            let mut passed = 0.0;
-            let band = self.bands.iter().find(|(_, requests)| {
-                passed += requests.estimate();
-                passed >= wanted
-            });
-            // Rounding of the weights may leave the sum below `wanted`, so the last band is the
-            // fallback.
-            band.or(self.bands.last_key_value())
-                .map_or(0, |(band, _)| ns_of(*band))
-        });
+        let [p50_ns, p95_ns, p99_ns] =
+            [0.5, 0.95, 0.99].map(|quantile| quantile_ns(&self.bands, quantile));
         RootColumn {
             from_ns,
             requests: requests.rounded(),
@@ -225,6 +215,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::step::ns_of;
     use crate::time_columns::SHIFT_MIN;
 
     const ROOTS: [&str; 3] = ["a", "b", "c"];

@@ -1,6 +1,7 @@
 //! Latency step: the instant after which requests take longer or shorter than before.
 //!
-//! The pass keeps the latencies of the main root operations in narrow columns of time. The limit on
+//! The pass keeps the latencies of the main root operations in narrow columns of time. Requests
+//! count by their sampling weights, because thinning keeps all slow requests. The limit on
 //! columns counts only those with requests, so that an idle hour does not blur the minutes around
 //! it. The columns of a root operation are cut into blocks at pauses. The first search is for
 //! [a change](stroboscope_analysis::statistics::last_change) of the latencies' ranks from block to
@@ -14,6 +15,7 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_analysis::sampling::{Weight, WeightedCount};
 use stroboscope_analysis::statistics::{Block, ChangePoint, Scores, clearest_change, last_change};
 
 use super::notes::Notes;
@@ -111,8 +113,8 @@ impl Question for StepQuestion {
     }
 }
 
-/// Number of requests by band of latency.
-type Bands = BTreeMap<u32, u64>;
+/// Number of requests by band of latency; an estimate if they have sampling weights.
+type Bands = BTreeMap<u32, WeightedCount>;
 
 /// Pass that collects the latencies of some root operations over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,10 +132,10 @@ impl StepPass {
         }
     }
 
-    fn see(&mut self, root: &str, start_ns: i64, latency_ns: u64) {
+    fn see(&mut self, root: &str, start_ns: i64, latency_ns: u64, weight: Weight) {
         if let Some(place) = self.roots.iter().position(|known| known == root) {
             let bands = self.seen.at(start_ns).entry(place).or_default();
-            *bands.entry(band_of(latency_ns)).or_default() += 1;
+            bands.entry(band_of(latency_ns)).or_default().count(weight);
         }
     }
 
@@ -181,6 +183,7 @@ impl Pass<TraceView<'_>> for StepPass {
                 &seen.records.root_name(),
                 seen.trace.start_ns,
                 seen.path.latency_ns,
+                seen.weight(),
             );
         }
     }
@@ -203,22 +206,23 @@ pub(super) fn ns_of(band: u32) -> u64 {
     lowest + ((1u64 << shift) >> 1)
 }
 
-fn count(bands: &Bands) -> u64 {
-    bands.values().sum()
+fn count(bands: &Bands) -> WeightedCount {
+    bands.values().copied().sum()
 }
 
-/// Returns the band of a quantile, 0 to 1. Returns 0 if there are no requests.
+/// Returns the band of a quantile, above 0 and below 1. Returns 0 if there are no requests.
 fn quantile_band(bands: &Bands, quantile: f64) -> u32 {
-    let reached = (count(bands) as f64 * quantile).ceil() as u64;
-    let mut passed = 0;
+    let reached = count(bands).estimate() * quantile;
+    let mut passed = 0.0;
     let band = bands.iter().find(|(_, requests)| {
-        passed += **requests;
+        passed += requests.estimate();
         passed >= reached
     });
     band.map_or(0, |(band, _)| *band)
 }
 
-fn quantile_ns(bands: &Bands, quantile: f64) -> u64 {
+/// Returns the latency at a quantile in ns, as [`quantile_band`] does.
+pub(super) fn quantile_ns(bands: &Bands, quantile: f64) -> u64 {
     ns_of(quantile_band(bands, quantile))
 }
 
@@ -236,12 +240,12 @@ fn apart(before: &Bands, after: &Bands) -> f64 {
     let (mut passed, mut longer) = (0.0, 0.0);
     for (band, requests) in after {
         while let Some((_, less)) = below.next_if(|(other, _)| *other < band) {
-            passed += *less as f64;
+            passed += less.estimate();
         }
-        let equal = before.get(band).map_or(0.0, |equal| *equal as f64);
-        longer += *requests as f64 * (passed + equal / 2.0);
+        let equal = before.get(band).copied().unwrap_or_default().estimate();
+        longer += requests.estimate() * (passed + equal / 2.0);
     }
-    let longer = longer / (count(before) as f64 * count(after) as f64);
+    let longer = longer / (count(before).estimate() * count(after).estimate());
     longer.max(1.0 - longer)
 }
 
@@ -256,7 +260,8 @@ struct Series {
 impl Series {
     /// Cuts columns into blocks. Returns `None` if there are no columns.
     fn of(columns: Vec<(i64, Bands)>) -> Option<Self> {
-        let counts: Vec<(i64, u64)> = columns.iter().map(|of| (of.0, count(&of.1))).collect();
+        let recorded = |bands: &Bands| count(bands).recorded();
+        let counts: Vec<(i64, u64)> = columns.iter().map(|of| (of.0, recorded(&of.1))).collect();
         let blocks = blocks(&counts);
         (!columns.is_empty()).then_some(Self { columns, blocks })
     }
@@ -268,7 +273,7 @@ impl Series {
             for (_, bands) in &self.columns[block.clone()] {
                 bands
                     .iter()
-                    .for_each(|(band, requests)| *all.entry(*band).or_default() += requests);
+                    .for_each(|(band, requests)| *all.entry(*band).or_default() += *requests);
             }
         }
         all
@@ -277,23 +282,23 @@ impl Series {
     /// Returns each block with the sum of its requests' ranks, times two. Ranks are among the
     /// requests of all blocks.
     fn ranked(&self) -> Vec<Block> {
-        let mut passed = 0;
+        let mut passed = 0.0;
         let of_band = self
             .bands(0..self.blocks.len())
             .into_iter()
             .map(|(band, requests)| {
-                let rank = 2 * passed + requests + 1;
-                passed += requests;
-                (band, rank as f64)
+                let rank = 2.0 * passed + requests.estimate() + 1.0;
+                passed += requests.estimate();
+                (band, rank)
             });
         let ranks: BTreeMap<u32, f64> = of_band.collect();
         let ranked = |at: usize| {
             let bands = self.bands(at..at + 1);
             let scores = bands
                 .iter()
-                .map(|(band, requests)| *requests as f64 * ranks[band]);
+                .map(|(band, requests)| requests.estimate() * ranks[band]);
             Block {
-                values: count(&bands) as f64,
+                values: count(&bands).estimate(),
                 scores: scores.sum(),
             }
         };
@@ -327,8 +332,9 @@ impl Series {
         let mut step = self.step_at(root, shift, change);
         // Errors shrink with the square root of the number of requests, so the square of the step
         // in standard errors grows in proportion to that number.
-        let requests = step.requests.iter().sum::<u64>() as f64;
-        let errors_square = 3.0 * change.square * requests / (requests * requests - 1.0);
+        let all = count(&self.bands(0..ranked.len()));
+        let (requests, effective) = (all.estimate(), all.effective());
+        let errors_square = 3.0 * change.square * effective / (requests * requests - 1.0);
         let times = CLEAR_ERRORS * CLEAR_ERRORS / errors_square;
         step.requests_needed = Some((requests * times.max(1.0)).ceil() as u64);
         Some(step)
@@ -340,9 +346,11 @@ impl Series {
         let limit = quantile_band(&self.bands(0..self.blocks.len()), TAIL);
         let outcomes = |at: usize| {
             let bands = self.bands(at..at + 1);
-            let slow = bands.range(limit..).map(|(_, requests)| *requests as f64);
+            let slow = bands
+                .range(limit..)
+                .map(|(_, requests)| requests.estimate());
             Block {
-                values: count(&bands) as f64,
+                values: count(&bands).estimate(),
                 scores: slow.sum(),
             }
         };
@@ -365,7 +373,7 @@ impl Series {
             until_ns: last.saturating_add(1) << shift,
             medians_ns: sides.each_ref().map(|side| quantile_ns(side, 0.5)),
             p95_ns: sides.each_ref().map(|side| quantile_ns(side, TAIL)),
-            requests: sides.each_ref().map(count),
+            requests: sides.each_ref().map(|side| count(side).rounded()),
             p_value: change.p_value,
             requests_needed: None,
         }

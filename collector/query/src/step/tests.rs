@@ -21,8 +21,9 @@ fn requests(noise: &mut Noise, median_ms: impl Fn(i64) -> f64) -> StepPass {
     for second in 0..600 {
         for _ in 0..(noise.uniform() * 4.0) as u32 {
             let at_ns = second * SECOND + (noise.uniform() * 1e9) as i64;
-            pass.see("web:home", at_ns, noise.latency_ns(median_ms(second)));
-            pass.see("other:job", at_ns, 7);
+            let latency_ns = noise.latency_ns(median_ms(second));
+            pass.see("web:home", at_ns, latency_ns, Weight::ONE);
+            pass.see("other:job", at_ns, 7, Weight::ONE);
         }
     }
     pass
@@ -96,15 +97,15 @@ proptest! {
         let pass = |some: &[(usize, i64, u64)]| {
             let mut pass = StepPass::of(["a", "b"].into_iter());
             pass.seen = TimeColumns::within(Limit::Occupied(8));
-            some.iter().for_each(|(root, start, latency)| pass.see(["a", "b", "c"][*root], *start, *latency));
+            some.iter().for_each(|(root, start, latency)| pass.see(["a", "b", "c"][*root], *start, *latency, Weight::ONE));
             pass
         };
         let (before, after) = requests.split_at(cut.min(requests.len()));
         let mut merged = pass(after);
         merged.merge(pass(before));
         prop_assert_eq!(&merged, &pass(&requests));
-        let known: u64 = merged.seen.columns.values().flat_map(BTreeMap::values).map(count).sum();
-        prop_assert_eq!(known, requests.iter().filter(|(root, ..)| *root < 2).count() as u64);
+        let known: WeightedCount = merged.seen.columns.values().flat_map(BTreeMap::values).map(count).sum();
+        prop_assert_eq!(known.recorded(), requests.iter().filter(|(root, ..)| *root < 2).count() as u64);
     }
 }
 
@@ -200,7 +201,8 @@ impl Noise {
 fn step_of(series: &[(f64, f64)]) -> Option<LatencyStep> {
     let mut pass = StepPass::of(["gateway:/*"].into_iter());
     for (at, takes) in series {
-        pass.see("gateway:/*", (at * 1e9) as i64, (takes * 1e6) as u64);
+        let (at_ns, latency_ns) = ((at * 1e9) as i64, (takes * 1e6) as u64);
+        pass.see("gateway:/*", at_ns, latency_ns, Weight::ONE);
     }
     pass.step()
 }
@@ -343,4 +345,35 @@ fn pauses_that_slow_requests_cause_hide_no_step() {
     }
     println!("{found} of {SERIES}");
     assert!(found >= SERIES - 1, "{found} of {SERIES}");
+}
+
+/// Thinning keeps all slow requests of the old hours, and one in ten of the others.
+#[test]
+fn thinned_requests_make_no_step_and_hide_none() {
+    let mut noise = Noise(2_020);
+    let kept = Weight::of_threshold((1 << 56) - (1u64 << 56) / 10);
+    for factor in [1.0, 2.5] {
+        let mut pass = StepPass::of(["web:home"].into_iter());
+        for second in 0..4_000 {
+            let (is_old, is_slow) = (second < 2_000, noise.uniform() < 0.1);
+            let median_ms = if is_slow { 2_000.0 } else { 68.0 };
+            let by = if is_old { 1.0 } else { factor };
+            let latency_ns = noise.latency_ns(median_ms * by);
+            let is_thinned = is_old && !is_slow;
+            if !is_thinned || noise.uniform() < 0.1 {
+                let weight = if is_thinned { kept } else { Weight::ONE };
+                pass.see("web:home", second * SECOND, latency_ns, weight);
+            }
+        }
+        let step = pass.step();
+        assert_eq!(step.is_some(), factor > 1.0, "{step:?}");
+        if let Some(step) = step {
+            assert!(
+                step.at_ns.abs_diff(2_000 * SECOND) < 300_000_000_000,
+                "{step:?}"
+            );
+            assert!(step.requests[0].abs_diff(2_000) < 600, "{step:?}");
+            assert!(step.medians_ns[0] < 100_000_000, "{step:?}");
+        }
+    }
 }
