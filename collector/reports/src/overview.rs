@@ -56,7 +56,7 @@ pub struct OverviewReport {
     pub failed: u64,
     /// Latency of requests whose root operation has callers, if there are any; otherwise of all.
     pub latency: Latency,
-    /// Latency without failed requests; null if none failed.
+    /// Latency without failed requests; null if none or all failed.
     pub latency_without_failed: Option<Latency>,
     /// Last change of latency; null if none was detected.
     pub step: Option<LatencyStep>,
@@ -166,13 +166,14 @@ impl OverviewReport {
             let roots = inference.roots.headline_roots();
             let known = roots.filter_map(|(root, _)| paths.latency_without_failed.get(root));
             known.for_each(|of_root| others.merge(of_root));
-            Latency::of(&others)
+            others
         });
+        let without_failed = without_failed.filter(|others| others.count() > 0);
         Ok(Self {
             used_traces: requests.rounded(),
             failed: paths.failed_requests().recorded(),
             latency: Latency::of(&inference.roots.headline()),
-            latency_without_failed: without_failed,
+            latency_without_failed: without_failed.as_ref().map(Latency::of),
             step,
             bottlenecks: bottlenecks(&paths, labels),
             circumstances: paths.circumstances(),
@@ -193,7 +194,7 @@ impl OverviewReport {
     }
 
     /// Describes the latency without failed requests, and whether failed ones pull the median up or
-    /// down; `None` if none failed.
+    /// down; `None` if none or all failed.
     #[must_use]
     pub fn without_failed_text(&self) -> Option<String> {
         let others = self.latency_without_failed.as_ref()?;

@@ -241,6 +241,21 @@ fn the_tables_by_root_operation_count_failed_requests() {
 }
 
 #[test]
+fn if_all_requests_failed_nothing_is_said_of_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let page: [Span<'_>; 1] = [(1, 0, "shop", "page", "SERVER", 900, &[("error", "true")])];
+    let spans: Vec<Value> = (1..4)
+        .flat_map(|request| spans_of(request, 1_000_000 * request, &page))
+        .collect();
+    let text = Value::from(spans).to_string();
+    std::fs::write(directory.path().join("spans.json"), text).unwrap();
+    check(directory.path(), &["import", "spans.json"], 0);
+    let found = json_of(directory.path(), &["overview", "--json"]);
+    assert_eq!(found["failed"], 3, "{found}");
+    assert_eq!(found["latency_without_failed"], json!(null), "{found}");
+}
+
+#[test]
 fn two_periods_are_compared_by_what_fails() {
     let directory = imported();
     let periods = [
