@@ -298,6 +298,17 @@ impl OfRoot<'_> {
     }
 }
 
+/// Adds up the largest fraction of each root operation. Several changes in the requests of one root
+/// operation may be in the same requests.
+fn largest_by_root(fractions: impl Iterator<Item = (usize, f64)>) -> f64 {
+    let mut largest: BTreeMap<usize, f64> = BTreeMap::new();
+    for (root, fraction) in fractions {
+        let known = largest.entry(root).or_default();
+        *known = known.max(fraction);
+    }
+    largest.into_values().sum()
+}
+
 /// Returns the request of a sample whose latency is nearest to `latency_ns`.
 pub(crate) fn nearest(sample: &[Request], latency_ns: f64) -> Option<&Request> {
     sample.iter().min_by(|a, b| {

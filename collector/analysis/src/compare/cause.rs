@@ -10,7 +10,7 @@ use super::place_test::{ChangedPlaces, TooFew, changed_places};
 use super::rows::Period;
 use super::sides::Sides;
 use super::structural::PathChange;
-use super::{CompareSettings, OfRoot, nearest};
+use super::{CompareSettings, OfRoot, largest_by_root, nearest};
 use crate::flow::{CategoryId, EdgeId, EdgeTable, Operation, Request, RootFlows};
 use crate::record::TraceId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -400,7 +400,11 @@ impl Draft {
                 edges: Vec::new(),
                 contribution_ns,
                 by_root_ns,
-                affected: sum(|change| change.affected),
+                affected: largest_by_root(
+                    self.structural
+                        .iter()
+                        .map(|change| (change.root, change.affected)),
+                ),
                 q_value: self.q_value,
                 changed_within: largest.changed_within,
                 weight: relative(contribution_ns).max(new),
@@ -443,16 +447,11 @@ impl Draft {
                 .filter(|edge| Some(places.number(*edge)) == place);
             of_place.max_by(|a, b| by_size(&alike.edge_change_ns(*a), &alike.edge_change_ns(*b)))
         });
-        let mut affected_by_root: BTreeMap<usize, f64> = BTreeMap::new();
-        for (root, place) in self.places.keys() {
+        let affected = largest_by_root(self.places.keys().map(|(root, place)| {
             let change = &roots[*root].places[place];
-            let affected = affected_by_root.entry(*root).or_default();
-            *affected = affected.max(change.runs * change.affected);
-        }
-        let affected = affected_by_root
-            .iter()
-            .map(|(root, affected)| roots[*root].share * affected)
-            .sum();
+            let affected = change.runs * change.affected;
+            (*root, roots[*root].share * affected)
+        }));
         let robust_ns: f64 = self.robust_ns(roots).map(|(_, ns)| ns).sum();
         debug_assert!(
             edge.is_none_or(|edge| (edge.0 as usize) < edges.len()),

@@ -1,7 +1,8 @@
 //! Tests results about whole periods and their sections.
 
 use super::*;
-use crate::flow::FlowCategory;
+use crate::flow::{ERROR, FlowCategory};
+use crate::record::{AttributeRecord, RecordOwner};
 use crate::sampling::{Weight, WeightedCount};
 use rustc_hash::FxHashMap;
 
@@ -295,4 +296,38 @@ fn a_mix_that_changes_in_steps_has_no_cause_but_another_mean() {
             assert_eq!(changed, has_changed, "{heavy:?}, seed {seed}");
         }
     }
+}
+
+#[test]
+fn a_request_in_which_two_callers_see_a_failure_counts_once() {
+    let fault = Fault {
+        reads: 2,
+        misses: 0,
+        orders: 0,
+        ..USUAL
+    };
+    let pages = |seed: u64, failing: usize| {
+        let mut pages = period(seed, 300, fault);
+        for (at, records) in pages.iter_mut().enumerate() {
+            let mut gets = records.spans.iter_mut().filter(|span| &*span.name == "get");
+            gets.next_back().expect("a read").name = "find".into();
+            let reads = records.spans.iter().filter(|span| &*span.name == "read");
+            let failed = reads.map(|read| AttributeRecord {
+                owner: RecordOwner::Span(read.span_id),
+                key: ERROR.into(),
+                value: "true".into(),
+            });
+            if at % 10 < failing {
+                records.attributes.extend(failed);
+            }
+        }
+        pages
+    };
+    let found = compared_as([&pages(1, 0), &pages(2, 7)], &CompareSettings::default());
+    let first = &found.causes[0];
+    assert_eq!(
+        (first.operation.to_string().as_str(), &first.kind),
+        ("store:read", &CauseKind::Structure(PathDifference::Fails))
+    );
+    assert!((first.affected - 0.7).abs() < 0.01, "{first:?}");
 }
