@@ -1,5 +1,6 @@
 //! Lists changes found in a store, each with a link to a page that compares before and after.
 
+use stroboscope_analysis::by_root::OTHER_ROOTS;
 use stroboscope_query::{InferSettings, QueryError, StepQuestion, Study, failures};
 use stroboscope_render::page::Html;
 use stroboscope_reports::failures::change_text;
@@ -39,7 +40,8 @@ pub(crate) fn changes(
             before_from_ns: Some(*before_from_ns),
             at_ns: *at_ns,
             until_ns: Some(*until_ns),
-            root: Some(root),
+            // The name that stands for further root operations finds no request.
+            root: Some(root.as_str()).filter(|root| *root != OTHER_ROOTS),
         };
         periods.link(&mut html, verb, &format!("{verb} before and after"));
         html.markup("</li>");

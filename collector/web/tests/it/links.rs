@@ -1,6 +1,7 @@
 //! Tests of links between requests, on their pages.
 
 use axum::http::StatusCode;
+use stroboscope_analysis::record::SpanFlags;
 use stroboscope_fixtures::workload;
 use stroboscope_store::record::{Rows, SpanRow};
 
@@ -60,4 +61,28 @@ async fn linked_requests_lead_to_each_other() {
         "{}",
         got.text
     );
+}
+
+/// Gives each request a root operation of its own. Requests of the later half of the time fail.
+fn many_roots(rows: &mut Rows) {
+    let [first, last] = roots(rows);
+    let middle_ns = first.start_ns.midpoint(last.start_ns);
+    let letters = || 'a'..='z';
+    let mut names = letters().flat_map(|one| letters().map(move |other| format!("{one}{other}")));
+    for span in rows.spans.iter_mut().filter(|span| span.parent_id == 0) {
+        let name = format!("page {}", names.next().unwrap());
+        span.name = rows.strings.intern(&name);
+        if span.start_ns > middle_ns {
+            span.flags |= SpanFlags::PANICKED.0;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_further_root_operations_leads_to_all_requests() {
+    let fixture = Fixture::of_reports(many_roots).await;
+    let got = fixture.get("/compare").await;
+    let (_, change) = got.text.split_once("<h2>Changes found</h2>").unwrap();
+    assert!(change.contains("of (other) fail rather than"), "{change}");
+    assert!(!change.contains("%28other%29"), "{change}");
 }
