@@ -2,38 +2,75 @@
 //! periods.
 
 use super::slices::{Slice, difference, slice_count};
+use crate::sampling::WeightedCount;
 use crate::statistics::{Share, fisher_two_sided};
 
+/// Number of members with a property, and number of all members.
+type Part = [WeightedCount; 2];
+
 /// Returns the two-sided p-value of the difference between the shares in two periods. Each period
-/// is given as the shares of consecutive intervals.
+/// is given as consecutive intervals: for each, the number of members with the property, and the
+/// number of all members.
 ///
 /// Fisher's exact test assumes independent requests, but failures come in outages. A second test
 /// therefore compares the difference with the differences between slices of one period. The
 /// function returns the larger p-value; 1 if a period fills fewer than two slices.
 #[must_use]
-pub fn share_change(before: &[Share], after: &[Share]) -> f64 {
-    let wholes = [before, after].map(|pieces| Share {
-        part: pieces.iter().map(|piece| piece.part).sum(),
-        of: pieces.iter().map(|piece| piece.of).sum(),
-    });
-    let rows = wholes.map(|whole| usize::try_from(whole.of).unwrap_or(usize::MAX));
-    let slices = [slices(before, rows[0]), slices(after, rows[1])];
+pub fn share_change(before: &[Part], after: &[Part]) -> f64 {
+    let wholes = [before, after].map(whole);
+    let shares = [0, 1].map(|at: usize| share_of_sample(wholes[at], wholes[1 - at]));
+    let rows = shares.map(|share| usize::try_from(share.of).unwrap_or(usize::MAX));
+    let slices = [before, after].map(slices);
     let (of_slices, _) = difference((&slices[0], rows[0]), (&slices[1], rows[1]));
-    of_slices.max(fisher_two_sided(wholes[0], wholes[1]))
+    of_slices.max(fisher_two_sided(shares[0], shares[1]))
 }
 
-/// Joins neighbouring intervals to slices of about equally many requests.
-fn slices(pieces: &[Share], requests: usize) -> Vec<Slice> {
+fn whole(pieces: &[Part]) -> Part {
+    [0, 1].map(|at: usize| pieces.iter().map(|piece| piece[at]).sum())
+}
+
+/// Returns the share in an unweighted sample whose odds are as uncertain as the weighted ones. If
+/// all weights are 1, that is the share itself. If no member of the sample has the property, a
+/// member with it would have the same weight as in `other`.
+fn share_of_sample([with, all]: Part, [in_other, _]: Part) -> Share {
+    let share = with.share_of(all);
+    // Sum of the squared weights.
+    let squares = |count: WeightedCount| match count.is_zero() {
+        true => 0.0,
+        false => count.estimate() * count.estimate() / count.effective(),
+    };
+    let without = all.estimate() - with.estimate();
+    let size = if with.is_zero() && !in_other.is_zero() {
+        all.estimate() * in_other.recorded() as f64 / in_other.estimate()
+    } else if with.is_zero() || without <= 0.0 {
+        all.effective()
+    } else {
+        // The variance of the logarithm of the odds, by the delta method.
+        let variance =
+            1.0 / with.effective() + (squares(all) - squares(with)) / (without * without);
+        1.0 / (share * (1.0 - share) * variance)
+    };
+    Share {
+        part: (share * size).round() as u64,
+        of: size.round() as u64,
+    }
+}
+
+/// Joins neighbouring intervals to slices of about equally many recorded requests.
+fn slices(pieces: &[Part]) -> Vec<Slice> {
+    let recorded = |[_, all]: &Part| usize::try_from(all.recorded()).unwrap_or(usize::MAX);
+    let requests: usize = pieces.iter().map(recorded).sum();
     let mut slices = vec![Slice::default(); slice_count(requests)];
-    let mut seen = 0u64;
-    for piece in pieces.iter().filter(|piece| piece.of > 0) {
+    let mut seen = 0;
+    for piece in pieces.iter().filter(|piece| recorded(piece) > 0) {
         // The middle of an interval determines its slice.
-        let place = (seen + piece.of / 2) as usize * slices.len() / requests.max(1);
-        seen += piece.of;
+        let place = (seen + recorded(piece) / 2) * slices.len() / requests.max(1);
+        seen += recorded(piece);
         let last = slices.len() - 1;
         let slice = &mut slices[place.min(last)];
-        slice.add(1.0, piece.part as f64);
-        slice.add(0.0, (piece.of - piece.part.min(piece.of)) as f64);
+        let [with, all] = piece.map(WeightedCount::estimate);
+        slice.add(1.0, with);
+        slice.add(0.0, (all - with).max(0.0));
     }
     slices
 }
@@ -41,15 +78,22 @@ fn slices(pieces: &[Share], requests: usize) -> Vec<Slice> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampling::Weight;
     use crate::test_noise::Noise;
+
+    fn counted(requests: usize, weight: Weight) -> WeightedCount {
+        let mut count = WeightedCount::default();
+        (0..requests).for_each(|_| count.count(weight));
+        count
+    }
 
     impl Noise {
         /// Returns pieces of five requests, which fail at the rate of each piece.
-        fn period(&mut self, pieces: usize, mut rate: impl FnMut(&mut Self) -> f64) -> Vec<Share> {
+        fn period(&mut self, pieces: usize, mut rate: impl FnMut(&mut Self) -> f64) -> Vec<Part> {
             let mut piece = || {
                 let rate = rate(self);
-                let part = (0..5).filter(|_| self.uniform() < rate).count() as u64;
-                Share { part, of: 5 }
+                let part = (0..5).filter(|_| self.uniform() < rate).count();
+                [part, 5].map(|requests| counted(requests, Weight::ONE))
             };
             (0..pieces).map(|_| piece()).collect()
         }
@@ -95,6 +139,31 @@ mod tests {
         let found = (0..PAIRS).filter(|_| find()).count();
         println!("{found} of {PAIRS}");
         assert!(found * 10 >= PAIRS * 8, "{found}");
-        assert_eq!(share_change(&[], &[Share { part: 1, of: 9 }]), 1.0);
+        let one_of_nine = [1, 9].map(|requests| counted(requests, Weight::ONE));
+        assert_eq!(share_change(&[], &[one_of_nine]), 1.0);
+    }
+
+    /// Thinning keeps all failed requests, and here one in ten of the others. The recorded requests
+    /// of both periods fail equally often, while all requests fail ten times as often in the later
+    /// one; and the other way round.
+    #[test]
+    fn thinned_requests_count_by_their_weights() {
+        let tenth = Weight::of_threshold((1 << 56) - (1u64 << 56) / 10);
+        let period = |failed: usize, others: usize, weight: Weight| -> Vec<Part> {
+            let failed = counted(failed, Weight::ONE);
+            vec![[failed, failed + counted(others, weight)]; 60]
+        };
+        let thinned = period(1, 10, tenth);
+        let recorded = period(1, 100, Weight::ONE);
+        assert!(share_change(&thinned, &period(1, 10, Weight::ONE)) <= 1e-3);
+        assert!(share_change(&thinned, &recorded) > 0.5);
+        // Failed requests would have been kept.
+        assert!(share_change(&period(0, 10, tenth), &thinned) <= 1e-3);
+        let expected = Share {
+            part: 60,
+            of: 6_060,
+        };
+        let recorded = whole(&recorded);
+        assert_eq!(share_of_sample(recorded, recorded), expected);
     }
 }

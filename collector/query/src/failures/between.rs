@@ -52,7 +52,7 @@ pub(in super::super) fn failure_shifts([before, after]: &[OutcomePass; 2]) -> Ve
     let shift = |name: &String| {
         let both = both(name);
         let outcomes = both.map(|of| of.outcomes);
-        let [earlier, later] = both.map(|of| of.over_time.shares());
+        let [earlier, later] = both.map(|of| of.over_time.counts());
         let p_value = share_change(&earlier, &later);
         FailureShift {
             root: name.clone(),

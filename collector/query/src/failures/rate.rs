@@ -10,7 +10,7 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
-use stroboscope_analysis::statistics::{Block, Scores, Share, last_change};
+use stroboscope_analysis::statistics::{Block, Scores, last_change};
 
 use super::super::time_blocks::blocks;
 use super::super::time_columns::{Limit, OfColumn, TimeColumns};
@@ -90,13 +90,10 @@ impl OutcomesOverTime {
         self.0.merge(other.0);
     }
 
-    /// Returns the share of failed requests in each column of time.
-    pub(super) fn shares(&self) -> Vec<Share> {
-        let shares = self.0.columns.values().map(|of| Share {
-            part: of.failed.recorded(),
-            of: of.requests.recorded(),
-        });
-        shares.collect()
+    /// Returns the numbers of failed and of all requests in each column of time.
+    pub(super) fn counts(&self) -> Vec<[WeightedCount; 2]> {
+        let columns = self.0.columns.values();
+        columns.map(|of| [of.failed, of.requests]).collect()
     }
 
     /// Finds the last change of the error rate that is large enough to matter. Returns `None` if
