@@ -35,6 +35,8 @@ struct Plot<'a> {
     edges_ns: Vec<u64>,
     lowest: usize,
     highest: usize,
+    /// Largest number of requests in a cell, at least 1.
+    most: f64,
 }
 
 /// Draws the heatmap; returns nothing if there is no request.
@@ -51,6 +53,11 @@ pub(crate) fn heatmap(map: &Heatmap, bursts: &[(i64, i64)], step_ns: Option<i64>
         edges_ns: band_edges_ns(),
         lowest: lowest.saturating_sub(1),
         highest: highest + 1,
+        most: map
+            .cells
+            .iter()
+            .map(|cell| cell.requests.estimate())
+            .fold(1.0, f64::max),
     };
     plot.open(&mut html);
     plot.scales(&mut html);
@@ -159,18 +166,12 @@ impl Plot<'_> {
     }
 
     fn cell(&self, html: &mut Html, cell: &HeatmapCell) {
-        let most = self
-            .map
-            .cells
-            .iter()
-            .map(|cell| cell.requests.estimate())
-            .fold(1.0, f64::max);
         let (from_ns, to_ns) = (
             self.map.column_from_ns(cell.column),
             self.map.column_from_ns(cell.column + 1),
         );
         let (min_ns, max_ns) = self.band_ns(cell.band);
-        let depth = cell.requests.estimate().ln_1p() / most.ln_1p();
+        let depth = cell.requests.estimate().ln_1p() / self.most.ln_1p();
         let level = ((depth * LEVELS.len() as f64).ceil() as usize).clamp(1, LEVELS.len()) - 1;
         let said = format!(
             "{}, {} to {}, at {}",
