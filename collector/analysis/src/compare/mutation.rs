@@ -3,7 +3,7 @@
 use super::matched::CategoryPair;
 use super::place::Places;
 use super::response::times_by_place;
-use super::rows::{Period, Row};
+use super::rows::Row;
 use super::structural::PathChange;
 use super::structure::{Precursor, mean_ns};
 use super::{CompareSettings, OfRoot};
@@ -129,11 +129,11 @@ fn of_category(
         return None;
     }
     let rows = &alike.rows;
-    let mut p_value = compared(rows.iter().map(|row| (row.period, row.request.latency_ns)));
+    let mut p_value = compared(rows.iter().map(|row| (row, row.request.latency_ns)));
     for (place, times_ns) in &times_by_place(rows, places) {
         if responsible.contains_key(place) {
             let times = rows.iter().zip(times_ns);
-            let of_place = times.map(|(row, time_ns)| (row.period, *time_ns as u64));
+            let of_place = times.map(|(row, time_ns)| (row, *time_ns as u64));
             p_value = p_value.min(compared(of_place) * responsible.len() as f64);
         }
     }
@@ -240,7 +240,7 @@ fn edges(
             edge,
             before_ns: alike.edge_ns(0, edge),
             after_ns: alike.edge_ns(1, edge),
-            p_value: compared(alike.rows.iter().map(|row| (row.period, time(row)))),
+            p_value: compared(alike.rows.iter().map(|row| (row, time(row)))),
             is_responsible: responsible.contains_key(&places.number(edge)),
         }
     };
@@ -253,10 +253,11 @@ fn edges(
 }
 
 /// Returns the p-value of the hypothesis that the values of both periods have the same
-/// distribution.
-fn compared(values: impl Iterator<Item = (Period, u64)>) -> f64 {
+/// distribution. Only [even](Row::is_even) requests count.
+fn compared<'a>(values: impl Iterator<Item = (&'a Row<'a>, u64)>) -> f64 {
     let mut of: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
-    values.for_each(|(period, value)| of[period as usize].push(value));
+    let even = values.filter(|(row, _)| row.is_even);
+    even.for_each(|(row, value)| of[row.period as usize].push(value));
     let counted = of.map(|mut values| -> Vec<(u64, u64)> {
         values.sort_unstable();
         values

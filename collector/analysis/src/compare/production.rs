@@ -10,6 +10,7 @@
 use super::divergence::PathDifference;
 use super::evidence::{RankEvidence, SectionEvidence};
 use super::rows::{Period, Row, Rows};
+use super::share_change::share_of_sample;
 use crate::flow::{CategoryId, Operation, Repeats, RootFlows, Shape};
 use crate::sampling::WeightedCount;
 use rustc_hash::FxHasher;
@@ -320,7 +321,7 @@ pub(super) struct FeatureChange {
     pub(super) productions: BTreeSet<usize>,
     pub(super) evidence: RankEvidence,
     /// For each period, the number of requests with the feature, and that of requests in which the
-    /// operation runs.
+    /// operation runs; in an [unweighted sample](share_of_sample).
     pub(super) requests: [[u64; 2]; 2],
     /// Evidence from a section of a period; `None` if [`SectionEvidence::of_shares`] finds none.
     pub(super) section: Option<SectionEvidence>,
@@ -455,7 +456,9 @@ pub(super) fn operation_changes(
                 .iter()
                 .flat_map(|at| productions[*at].categories.iter().copied())
                 .collect();
-            let own = [0, 1].map(|period| requests(period, &ids));
+            let parts = [0, 1].map(|period| [represented(period, &ids), all_represented[period]]);
+            let samples = [0, 1].map(|at: usize| share_of_sample(parts[at], parts[1 - at]));
+            let (own, all) = (samples.map(|of| of.part), samples.map(|of| of.of));
             let has: Vec<(Period, bool)> = runs
                 .iter()
                 .map(|(row, id)| (row.period, ids.contains(id)))

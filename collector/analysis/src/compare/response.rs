@@ -198,7 +198,10 @@ impl Sums {
 /// Observations and sums of a place in the requests of one root operation.
 #[derive(Debug, Default)]
 struct PlaceSums {
+    /// Times of the requests that are [even](Row::is_even).
     observations: Vec<Observation>,
+    /// Number of earlier requests, even or not.
+    before: usize,
     strata: BTreeMap<u32, [Sums; 2]>,
     /// Contributions in matched categories, from the sums over all their requests.
     exact_ns: BTreeMap<Option<CategoryId>, f64>,
@@ -210,13 +213,16 @@ struct PlaceSums {
 
 impl PlaceSums {
     fn add(&mut self, stratum: u32, row: &Row<'_>, time_ns: f64) {
-        self.observations.push(Observation {
-            stratum,
-            period: row.period,
-            start_ns: row.request.start_ns,
-            id: row.request.id,
-            time_ns: time_ns as f32,
-        });
+        if row.is_even {
+            self.observations.push(Observation {
+                stratum,
+                period: row.period,
+                start_ns: row.request.start_ns,
+                id: row.request.id,
+                time_ns: time_ns as f32,
+            });
+        }
+        self.before += usize::from(row.period == Period::Before);
         self.strata.entry(stratum).or_default()[row.period as usize].add(row, time_ns);
     }
 
@@ -237,7 +243,8 @@ impl PlaceSums {
                 change.before_ns += share * before_ns;
             }
         }
-        change.error_ns = error_ns(&self.observations, recorded_before.max(1) as f64);
+        let part = self.before as f64 / recorded_before.max(1) as f64;
+        change.error_ns = error_ns(&self.observations, part);
         let aligned = AlignedTimes::of(&self.observations);
         change.robust = aligned.robust();
         change.affected = aligned.affected();
@@ -248,9 +255,9 @@ impl PlaceSums {
     }
 }
 
-/// Returns the standard error of the difference of mean times, scaled from the observed earlier
-/// requests to all `all_before` earlier requests. `None` if there are too few slices.
-fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
+/// Returns the standard error of the difference of mean times, scaled to all earlier requests, of
+/// which the observations represent this part. `None` if there are too few slices.
+fn error_ns(observations: &[Observation], part: f64) -> Option<f64> {
     let mut counts = [0; 2];
     for one in observations {
         counts[one.period as usize] += 1;
@@ -270,7 +277,7 @@ fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
         slices[period][place * count / counts[period]].add(f64::from(one.time_ns), 1.0);
     }
     let error_ns = error((&slices[0], counts[0]), (&slices[1], counts[1]))?;
-    Some(error_ns * counts[0] as f64 / all_before)
+    Some(error_ns * part)
 }
 
 /// Returns the sum of the deviations of the times from the median of their stratum, with the

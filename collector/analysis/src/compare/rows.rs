@@ -2,6 +2,7 @@
 //! to time slices.
 
 use super::slices::slice_count;
+use crate::explain::place_of;
 use crate::flow::{CategoryId, PeriodFlows, Request, RootFlows, SAMPLE_MAX};
 use std::collections::BTreeSet;
 
@@ -22,7 +23,21 @@ pub(super) struct Row<'a> {
     pub(super) slice: usize,
     /// Number of requests that the sampled request represents.
     pub(super) weight: f64,
+    /// True if the request is in a random sample of its category and period to which all requests
+    /// of equal weight belong. Tests that ignore weights use only this sample.
+    pub(super) is_even: bool,
     pub(super) request: &'a Request,
+}
+
+/// Seed of the random sample, which is independent of other samples.
+const EVEN_SEED: u64 = 0xe7e2;
+
+/// Reports whether a request is in the sample in which each request has the chance of its weight,
+/// divided by `heaviest`, the largest weight.
+fn is_even(request: &Request, heaviest: f32) -> bool {
+    // The upper 24 bits are exact, and the chance is below 1.
+    let chance = (place_of(request.id, EVEN_SEED) >> 40) as f32 / (1u32 << 24) as f32;
+    chance * heaviest <= request.weight
 }
 
 /// Sampled requests by category, of both periods.
@@ -53,10 +68,13 @@ impl<'a> Rows<'a> {
                 let (all, used) = (category.sample.len(), category.sample.len().min(most));
                 let sample = (0..used).map(|at| &category.sample[at * all / used]);
                 let weight = category.sample_weight(sample.clone());
+                let weights = sample.clone().map(|request| request.weight);
+                let heaviest = weights.fold(0.0, f32::max);
                 rows.extend(sample.map(|request| Row {
                     period: *period,
                     slice: bounds.partition_point(|bound| *bound <= request.start_ns),
                     weight: weight * f64::from(request.weight),
+                    is_even: is_even(request, heaviest),
                     request,
                 }));
             }

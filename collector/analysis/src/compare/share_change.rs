@@ -32,7 +32,7 @@ fn whole(pieces: &[Part]) -> Part {
 /// Returns the share in an unweighted sample whose odds are as uncertain as the weighted ones. If
 /// all weights are 1, that is the share itself. If no member of the sample has the property, a
 /// member with it would have the same weight as in `other`.
-fn share_of_sample([with, all]: Part, [in_other, _]: Part) -> Share {
+pub(super) fn share_of_sample([with, all]: Part, [in_other, _]: Part) -> Share {
     let share = with.share_of(all);
     // Sum of the squared weights.
     let squares = |count: WeightedCount| match count.is_zero() {

@@ -96,6 +96,7 @@ mod tests {
             period,
             slice: 0,
             weight: 1.0,
+            is_even: true,
             request,
         });
         let check = |times: &[(Period, u32, u64, u64, usize)], expected: &[usize]| {

@@ -356,15 +356,19 @@ fn few_requests_say_nothing() {
 }
 
 /// Samples requests: a quarter of those up to `split_ns`, and all slower ones.
-fn sampled(period: &[TraceRecords], split_ns: i64) -> Vec<TraceRecords> {
+fn sampled(
+    period: &[TraceRecords],
+    split_ns: i64,
+    (bits, threshold): (u32, &str),
+) -> Vec<TraceRecords> {
     let mut kept = Vec::new();
     for (at, records) in period.iter().enumerate() {
         let root = records.spans.iter().find(|span| span.parent_id == 0);
         let is_slow = root.is_some_and(|root| root.end_ns - root.start_ns > split_ns);
-        let is_kept = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0;
+        let is_kept = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits) == 0;
         if is_slow || is_kept {
             let mut records = records.clone();
-            let state = if is_slow { "ot=th:0" } else { "ot=th:c" };
+            let state = if is_slow { "ot=th:0" } else { threshold };
             records.sampling.observe(true, state);
             kept.push(records);
         }
@@ -392,7 +396,9 @@ fn sampled_requests_are_weighted() {
         .collect();
     latencies_ns.sort_unstable();
     let split_ns = latencies_ns[latencies_ns.len() * 3 / 4];
-    let few = periods.each_ref().map(|period| sampled(period, split_ns));
+    let few = periods
+        .each_ref()
+        .map(|period| sampled(period, split_ns, (2, "ot=th:c")));
     let found = compared_as([&few[0], &few[1]], &settings);
     let [low_ns, high_ns] = found.change_interval_ns;
     assert!(

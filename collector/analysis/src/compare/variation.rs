@@ -114,12 +114,14 @@ fn ks(before: &[u64], after: &[u64]) -> f64 {
     kolmogorov_smirnov(&counted(before), &counted(after)).p_value
 }
 
-/// Returns the p-value of the difference between both periods' relative distances from the median.
+/// Returns the p-value of the difference between both periods' relative distances from the median,
+/// among [even](Row::is_even) requests.
 fn p_value(rows: &[Row<'_>], slices: [usize; 2]) -> f64 {
     let mut of = slices.map(|count| vec![Slice::default(); count]);
     let mut count = [0; 2];
     for period in [0, 1] {
-        let own = || rows.iter().filter(|row| row.period as usize == period);
+        let even = || rows.iter().filter(|row| row.is_even);
+        let own = || even().filter(|row| row.period as usize == period);
         let mut latencies_ns: Vec<u64> = own().map(|row| row.request.latency_ns).collect();
         latencies_ns.sort_unstable();
         let Some(median_ns) = latencies_ns.get(latencies_ns.len() / 2) else {
@@ -129,7 +131,7 @@ fn p_value(rows: &[Row<'_>], slices: [usize; 2]) -> f64 {
         for row in own() {
             let off = (row.request.latency_ns as f64 - median_ns).abs() / median_ns;
             // The logarithm keeps a few outliers from deciding alone.
-            of[period][row.slice].add(off.ln_1p(), row.weight);
+            of[period][row.slice].add(off.ln_1p(), 1.0);
         }
         count[period] = latencies_ns.len();
     }

@@ -331,3 +331,28 @@ fn a_request_in_which_two_callers_see_a_failure_counts_once() {
     );
     assert!((first.affected - 0.7).abs() < 0.01, "{first:?}");
 }
+
+/// Thinning keeps slow requests, and here one in sixteen of the others. Among the recorded requests
+/// of a thinned period, more are slow than among those of any other period.
+#[test]
+fn a_thinned_period_differs_from_no_other_by_what_was_kept() {
+    let compared = |seed: u64, fault: Fault| {
+        let [before, after] = [period(seed, 1_500, USUAL), period(seed + 1, 1_500, fault)];
+        let thinned = sampled(&before, 5_500_000, (4, "ot=th:f"));
+        compared_as([&thinned, &after], &CompareSettings::default())
+    };
+    let is_alarm = |at: &u64| {
+        let found = compared(500 + 2 * at, USUAL);
+        !found.causes.is_empty() || !found.variation.changes.is_empty()
+    };
+    let alarms = (0..30).filter(is_alarm).count();
+    println!("{alarms} of 30");
+    assert!(alarms <= 2, "{alarms}");
+    let slow = Fault {
+        read_ns: 500_000,
+        ..USUAL
+    };
+    let found = compared(500, slow);
+    let operation = found.causes[0].operation.to_string();
+    assert_eq!(operation, "store:read", "{:#?}", found.causes);
+}
