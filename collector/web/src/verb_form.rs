@@ -137,12 +137,29 @@ fn write_field(html: &mut Html, field: &Field, asked: &[(String, String)]) {
         .markup("</label>");
     if !is_flag {
         write_input(html, field, value);
+        write_further(html, field, asked);
     }
     html.markup("<span class=\"hint\" id=\"h-")
         .text(&field.name)
         .markup("\">")
         .text(&field.help.replace('`', ""))
         .markup("</span></div>\n");
+}
+
+/// Writes inputs for the further values of a list, and an empty one to add a value. Without them,
+/// the form would send only the first value.
+fn write_further(html: &mut Html, field: &Field, asked: &[(String, String)]) {
+    let is_text = matches!(field.kind, FieldKind::Text(_) | FieldKind::Number);
+    let values = given(field, asked).chain([""]).skip(1);
+    for value in values.filter(|_| field.is_list && is_text) {
+        html.markup("<input type=\"text\" autocomplete=\"off\" spellcheck=\"false\" name=\"")
+            .text(&field.name)
+            .markup("\" aria-label=\"")
+            .text(&format!("{}, another one", label(field)))
+            .markup("\" value=\"")
+            .text(value)
+            .markup("\"/>");
+    }
 }
 
 fn write_input(html: &mut Html, field: &Field, value: Option<&str>) {
@@ -240,4 +257,44 @@ fn write_suggestions(html: &mut Html, id: &'static str, names: &[String]) {
             .markup("\"></option>");
     }
     html.markup("</datalist>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_an_input_for_each_value_and_for_another_one() {
+        let field = Field {
+            name: "control".to_owned(),
+            help: String::new(),
+            kind: FieldKind::Text("VALUE".to_owned()),
+            default: None,
+            is_positional: false,
+            is_required: true,
+            is_list: true,
+            is_common: false,
+        };
+        let page = VerbPage {
+            name: "experiment",
+            words: "experiment",
+            about: String::new(),
+            more: String::new(),
+            fields: vec![field],
+        };
+        let inputs = |values: &[&str]| {
+            let asked = values
+                .iter()
+                .map(|value| ("control".to_owned(), (*value).to_owned()));
+            let asked: Vec<(String, String)> = asked.collect();
+            let html = form(&page, &asked, &Scope::default()).into_string();
+            for value in values {
+                assert!(html.contains(&format!("value=\"{value}\"")), "{html}");
+            }
+            html.matches(" name=\"control\"").count()
+        };
+        assert_eq!(inputs(&[]), 1);
+        assert_eq!(inputs(&["a"]), 2);
+        assert_eq!(inputs(&["a", "b"]), 3);
+    }
 }
