@@ -135,7 +135,10 @@ async fn list(State(site): State<Site>, scope: Scope, RawQuery(query): RawQuery)
         };
         let list = listed(site, runtime, telling, (selection, scope.root(), wanted));
         match list {
-            Ok(list) => Ok(found(&asked, selection.range, &list)),
+            Ok(list) => {
+                let root = scope.root();
+                Ok(found(&asked, (selection.range, root.as_deref()), &list))
+            }
             Err(QueryError::Empty { .. }) => Ok(empty()),
             Err(error) => Err(no_page(&error)),
         }

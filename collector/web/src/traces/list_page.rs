@@ -197,9 +197,9 @@ fn options(html: &mut Html, asked: &str, choices: &[(&'static str, &'static str)
     }
 }
 
-/// Builds links that compare the query's period with earlier ones. Returns nothing unless the
-/// period has both ends.
-fn ways_before(range: TimeRange) -> Html {
+/// Builds links that compare the query's period with earlier ones, for all requests or for those of
+/// the root operation, which the links carry. Returns nothing unless the period has both ends.
+fn ways_before(range: TimeRange, root: Option<&str>) -> Html {
     let mut html = Html::new();
     let (Some(from_ns), Some(to_ns)) = (range.since_ns, range.until_ns) else {
         return html;
@@ -215,9 +215,12 @@ fn ways_before(range: TimeRange) -> Html {
         before_from_ns: since_ns,
         at_ns: from_ns,
         until_ns: Some(to_ns),
-        root: None,
+        root,
     };
-    html.markup("<p class=\"ways\">All requests of this time (")
+    let of = root.map_or_else(String::new, |root| format!("of {root} "));
+    html.markup("<p class=\"ways\">All requests ")
+        .text(&of)
+        .markup("of this time (")
         .text(&duration(length_ns as f64))
         .markup("): ");
     periods(Some(just_before)).link(&mut html, "compare", "compare with as long before");
@@ -230,8 +233,12 @@ fn ways_before(range: TimeRange) -> Html {
 }
 
 /// Builds the list of matching requests.
-pub(super) fn found(asked: &ListQuery, range: TimeRange, list: &RequestList) -> Html {
-    let mut html = ways_before(range);
+pub(super) fn found(
+    asked: &ListQuery,
+    (range, root): (TimeRange, Option<&str>),
+    list: &RequestList,
+) -> Html {
+    let mut html = ways_before(range, root);
     choices(&mut html, list);
     html.markup("<p class=\"lede\">")
         .text(&sentence(asked, list))
@@ -375,8 +382,10 @@ mod tests {
 
     #[test]
     fn a_time_leads_to_what_was_before_it() {
-        let ways =
-            |query: &str| ways_before(Scope::of(query).unwrap().range(None).unwrap()).into_string();
+        let ways = |query: &str| {
+            let scope = Scope::of(query).unwrap();
+            ways_before(scope.range(None).unwrap(), scope.root().as_deref()).into_string()
+        };
         let page = ways("from=1000000000&to=3000000000&min=5");
         for link in [
             "/compare?before=1969-12-31T23%3A59%3A59Z..1970-01-01T00%3A00%3A01Z&amp;after=1970-01-01T00%3A00%3A01Z..1970-01-01T00%3A00%3A03Z",
@@ -385,6 +394,12 @@ mod tests {
         ] {
             assert!(page.contains(&format!("href=\"{link}")), "{link}: {page}");
         }
+        assert!(page.contains("All requests of this time"), "{page}");
+        let of_root = ways("from=1000000000&to=3000000000&root=web:a");
+        assert!(
+            of_root.contains("All requests of web:a of this time"),
+            "{of_root}"
+        );
         // Times as people write them in the form.
         assert!(
             ways("from=2026-11-21+10:00&to=2026-11-21+10:30")
