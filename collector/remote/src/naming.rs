@@ -31,16 +31,19 @@ pub(crate) fn without_covered<'a>(
     named
 }
 
-/// Returns the paths of the thinned files in `files`, for each hour whose thinned files are not all
-/// in `uploaded`. They are published once all thinned files of the hour are uploaded, so that
-/// readers see the hour thinned in all tables or in none.
+/// Returns the paths of the thinned files in `files` that `published` lacks, for each hour whose
+/// thinned files are not all in `uploaded`. They are published once all thinned files of the hour
+/// are uploaded, so that readers see the hour thinned in all tables or in none.
 pub(crate) fn half_thinned(
     files: &[PublishedFile],
+    published: &[PublishedFile],
     uploaded: &BTreeMap<&str, &PublishedFile>,
 ) -> BTreeSet<String> {
+    let published: BTreeSet<&str> = published.iter().map(|file| &*file.path).collect();
     let thinned = || {
         let paths = files.iter().map(|file| &*file.path);
-        paths.filter(|path| Segments::are_thinned(&Path::from(*path)))
+        let new = paths.filter(|path| !published.contains(path));
+        new.filter(|path| Segments::are_thinned(&Path::from(*path)))
     };
     let missing = thinned().filter(|path| !uploaded.contains_key(path));
     let hours: BTreeSet<Hour> = missing.filter_map(Hour::of_object).collect();
@@ -82,7 +85,7 @@ mod tests {
         let check = |uploaded: &[usize], expected: &[usize]| {
             let files = uploaded.iter().map(|at| (&*local[*at].path, &local[*at]));
             let expected = expected.iter().map(|at| local[*at].path.clone());
-            let waiting = half_thinned(&local, &files.collect());
+            let waiting = half_thinned(&local, &[], &files.collect());
             assert_eq!(waiting, expected.collect::<BTreeSet<_>>(), "{uploaded:?}");
         };
         check(&[], &[0, 1, 3]);

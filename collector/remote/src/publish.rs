@@ -377,7 +377,7 @@ impl Rounds {
         // them, or they expired.
         let put = self.put.values().filter(|file| here.contains(&*file.path));
         all.extend(put.map(|file| (&*file.path, file)));
-        let waiting = half_thinned(files, &all);
+        let waiting = half_thinned(files, &before.files, &all);
         all.retain(|path, _| !waiting.contains(*path));
         let named = without_covered(all.into_values().filter(|file| !self.is_old(&file.path)));
         let objects: BTreeSet<&str> = named.iter().map(|file| &*file.object).collect();
