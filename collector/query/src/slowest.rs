@@ -8,6 +8,7 @@ use std::sync::Arc;
 use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::completeness::completeness;
 use stroboscope_analysis::flow::ERROR;
+use stroboscope_analysis::name_rule::normalise;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::answered_interval;
 use stroboscope_search::{Formula, Truth, Unit};
@@ -39,7 +40,8 @@ pub struct RequestsWanted {
     pub formula: Option<Formula>,
     /// Service that must have a span in the request; `None` for any.
     pub service: Option<String>,
-    /// Name or `service:name` that a span of the request must have; `None` for any.
+    /// Name or `service:name` that a span of the request must have, with or without `*` for ids;
+    /// `None` for any.
     pub operation: Option<String>,
     /// True to list only requests whose root span failed.
     pub failed: bool,
@@ -255,7 +257,7 @@ fn look(
 }
 
 /// Reports whether a request has the wanted service and operation. If both are wanted, one span
-/// must have both.
+/// must have both. The operation may have `*` for ids, as in reports, or the ids of one span.
 fn has_names(wanted: &RequestsWanted, records: &TraceRecords) -> bool {
     if wanted.service.is_none() && wanted.operation.is_none() {
         return true;
@@ -268,6 +270,9 @@ fn has_names(wanted: &RequestsWanted, records: &TraceRecords) -> bool {
         let service = wanted.service.as_deref();
         let operation = wanted.operation.as_deref();
         service.is_none_or(|service| service == &*span.service)
-            && operation.is_none_or(|operation| is_operation(&span.service, &span.name, operation))
+            && operation.is_none_or(|operation| {
+                is_operation(&span.service, &span.name, operation)
+                    || is_operation(&span.service, &normalise(&span.name), operation)
+            })
     })
 }

@@ -326,6 +326,24 @@ fn the_page_starts_with_root_operations() {
 }
 
 #[test]
+fn an_operation_of_reports_finds_names_with_ids() {
+    let directory = tempfile::tempdir().unwrap();
+    let names = ["GET /users/41", "GET /users/42", "cart"];
+    let spans = (1..).zip(names).flat_map(|(trace, name)| {
+        let span = (1, 0, "shop", name, "SERVER", 0, 500);
+        spans_of(trace, trace * 1_000_000, &[span])
+    });
+    let spans = Value::from(spans.collect::<Vec<_>>()).to_string();
+    std::fs::write(directory.path().join("spans.json"), spans).unwrap();
+    check(directory.path(), &["import", "spans.json"], 0);
+    for (operation, matched) in [("shop:GET /users/*", 2), ("GET /users/42", 1)] {
+        let arguments = ["requests", "--operation", operation, "--json"];
+        let found = json_of(directory.path(), &arguments);
+        assert_eq!(found["matched"], matched, "{operation}: {found}");
+    }
+}
+
+#[test]
 fn shares_are_of_one_kind_of_requests() {
     let directory = imported();
     let found = json_of(directory.path(), &["critical-path", "--json"]);
