@@ -285,22 +285,13 @@ fn is_ours(root: &Path) -> bool {
 /// `lost+found`, names with the prefix `demo-`, and files that Stroboscope may write before there
 /// is a store.
 fn foreign_entry(root: &Path) -> Option<String> {
-    const OURS: [&str; 9] = [
-        "cache",
-        "lock",
-        "redact.key",
-        "requests",
-        "generations",
-        "spans",
-        "events",
-        "batches",
-        "kernel",
-    ];
+    const OURS: [&str; 5] = ["cache", "lock", "redact.key", "requests", "generations"];
     let is_harmless = |name: &str| {
         name.starts_with('.')
             || name.starts_with("demo-")
             || name == "lost+found"
             || OURS.contains(&name)
+            || StoreTable::ALL.iter().any(|table| table.name() == name)
     };
     if is_ours(root) {
         return None;
@@ -310,4 +301,20 @@ fn foreign_entry(root: &Path) -> Option<String> {
     let names =
         entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
     names.filter(|name| !is_harmless(name)).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_directories_of_tables_belong_to_no_other_program() {
+        let directory = tempfile::tempdir().unwrap();
+        for table in StoreTable::ALL {
+            std::fs::create_dir(directory.path().join(table.name())).unwrap();
+        }
+        DataDir::refuse_foreign(directory.path()).unwrap();
+        std::fs::write(directory.path().join("tables"), "").unwrap();
+        DataDir::refuse_foreign(directory.path()).unwrap_err();
+    }
 }
