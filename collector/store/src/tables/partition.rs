@@ -92,10 +92,11 @@ impl Hour {
     #[must_use]
     pub fn of_directory(directory: &str) -> Option<Self> {
         let (date, hour) = directory.strip_prefix("date=")?.split_once("/hour=")?;
-        let mut parts = date.rsplitn(3, '-').map(str::parse::<i64>);
+        // With more bits, the number of the hour could overflow.
+        let number = |digits: &str| digits.parse::<i32>().ok().map(i64::from);
+        let mut parts = date.rsplitn(3, '-').map(number);
         let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
-        let days = day_number(year.ok()?, month.ok()?, day.ok()?);
-        let found = Self(days * 24 + hour.parse::<i64>().ok()?);
+        let found = Self(day_number(year?, month?, day?) * 24 + number(hour)?);
         (found.directory() == directory).then_some(found)
     }
 
@@ -228,6 +229,10 @@ mod tests {
             "date=2026-01-32/hour=00",
             "date=2026-01-02/hour=24",
             "date=2026-1-2/hour=0",
+            "date=9223372036854775807-01-02/hour=03",
+            "date=2026-9223372036854775807-02/hour=03",
+            "date=2026-01-9223372036854775807/hour=03",
+            "date=2026-01-02/hour=9223372036854775807",
             "hour=00",
             "",
         ] {
