@@ -57,6 +57,11 @@ impl Activity {
         }
     }
 
+    /// Returns the interval at which to call [`due`](Self::due).
+    pub(super) fn interval(timeout: Duration) -> Duration {
+        (timeout / 4).clamp(Duration::from_millis(10), IDLE / 16)
+    }
+
     pub(super) fn due(&self, timeout: Duration) -> Due {
         if self.open.load(Relaxed) > 0 {
             return Due::Nothing;
@@ -117,6 +122,12 @@ impl Drop for OpenRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_timeout_of_requests_does_not_prolong_the_idle_time() {
+        let of_seconds = |seconds| Activity::interval(Duration::from_secs(seconds)).as_secs_f64();
+        assert_eq!([30, 3_600].map(of_seconds), [7.5; 2]);
+    }
 
     #[test]
     fn what_is_slow_and_what_is_idle_is_told_apart() {

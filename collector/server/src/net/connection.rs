@@ -198,7 +198,7 @@ impl Visits {
         let builder = self.builder();
         let mut connection = pin!(builder.serve_connection(io, service));
         let timeout = self.doors.settings.request_timeout;
-        let mut clock = tokio::time::interval((timeout / 4).max(Duration::from_millis(10)));
+        let mut clock = tokio::time::interval(Activity::interval(timeout));
         let mut is_ending = false;
         let mut stopped = pin!(until_true(stopped));
         loop {
