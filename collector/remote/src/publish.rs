@@ -121,6 +121,8 @@ struct Rounds {
     identity: Identity,
     /// Published manifest that this process wrote; `None` if it is unknown.
     owned: Option<Read>,
+    /// Published manifest that the latest write was to replace; `None` if there was none.
+    replaced: Option<Read>,
     /// Uploaded objects for the next manifest to list, by the path of their file.
     put: BTreeMap<String, PublishedFile>,
     /// Paths of the files that were unpublished at the previous check.
@@ -150,6 +152,7 @@ impl Rounds {
             flushed,
             counters,
             owned: None,
+            replaced: None,
             put: BTreeMap::new(),
             behind: BTreeSet::new(),
             objects: 0,
@@ -270,9 +273,10 @@ impl Rounds {
         now_ns().saturating_sub(hour.end_ns()) > keep_ns
     }
 
-    /// Returns the files that the known manifest, if any, does not list with their path and size.
+    /// Returns the files that the last known manifest, if any, does not list with path and size.
     fn unpublished<'a>(&self, files: &'a [PublishedFile]) -> Vec<&'a PublishedFile> {
-        let published = self.owned.iter().flat_map(|read| &read.manifest.files);
+        let known = self.owned.as_ref().or(self.replaced.as_ref());
+        let published = known.into_iter().flat_map(|read| &read.manifest.files);
         let there: BTreeSet<(&str, u64)> = published.map(PublishedFile::what).collect();
         let missing = files.iter().filter(|file| !there.contains(&file.what()));
         missing.collect()
@@ -449,27 +453,19 @@ impl Rounds {
             .begin(&self.data, &remote.url, replaced, &nonce)?;
         let wrote = manifest::write(&remote, &id, before, manifest);
         // The current manifest is unknown until the write is confirmed.
-        self.owned = None;
-        match self.runtime.block_on(wrote)? {
-            Wrote::Done(read) => {
-                self.owned = Some(read);
-                Ok(())
-            }
-            Wrote::Changed => {
-                let there = self.runtime.block_on(manifest::read(&remote, &id))?;
-                match there {
-                    // The response was lost, and the client sent the request again.
-                    Some(read) if read.manifest.nonce == nonce => {
-                        self.owned = Some(read);
-                        Ok(())
-                    }
-                    // An earlier write of this directory arrived late; the next round adopts it.
-                    Some(read) if self.identity.wrote(&read.manifest.nonce) => Ok(()),
-                    Some(_) => Err(self.fenced()),
-                    None => Ok(()),
-                }
-            }
-        }
+        (self.owned, self.replaced) = (None, before.cloned());
+        self.owned = match self.runtime.block_on(wrote)? {
+            Wrote::Done(read) => Some(read),
+            Wrote::Changed => match self.runtime.block_on(manifest::read(&remote, &id))? {
+                // The response was lost, and the client sent the request again.
+                Some(read) if read.manifest.nonce == nonce => Some(read),
+                // An earlier write of this directory arrived late; the next round adopts it.
+                Some(read) if self.identity.wrote(&read.manifest.nonce) => None,
+                Some(_) => return Err(self.fenced()),
+                None => None,
+            },
+        };
+        Ok(())
     }
 
     fn fenced(&self) -> RemoteError {
