@@ -164,8 +164,7 @@ impl Rounds {
         let mut wait = Duration::ZERO;
         let mut back_off = BACK_OFF_MIN;
         while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-            let goes_on = || stopped.try_recv() == Err(TryRecvError::Empty);
-            match self.round(&goes_on) {
+            match self.round(&|| stopped.try_recv() == Err(TryRecvError::Empty)) {
                 Ok(_) => {
                     if back_off > BACK_OFF_MIN {
                         tracing::info!("publishing to {} again", self.remote.url);
@@ -201,7 +200,12 @@ impl Rounds {
             return;
         };
         let begun = Instant::now();
-        match self.round(&|| begun.elapsed() < LAST_ROUND_MAX) {
+        let goes_on = || begun.elapsed() < LAST_ROUND_MAX;
+        let mut ended = self.round(&goes_on);
+        if ended.is_ok() && self.owned.is_none() {
+            ended = self.round(&goes_on); // adopts a late manifest
+        }
+        match ended {
             Ok(Round::Complete) => {}
             Ok(Round::Partial) => tracing::warn!(
                 "not all data is published to {}: the rest follows when a collector runs on this directory again",

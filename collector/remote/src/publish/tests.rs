@@ -94,3 +94,16 @@ fn published_files_are_not_missed_while_the_manifest_is_unknown() {
     assert_eq!(rounds.round(&|| true).unwrap(), Round::Complete);
     assert_eq!(rounds.counters.files_missed.load(Relaxed), 0);
 }
+
+#[test]
+fn the_last_round_adopts_a_late_manifest() {
+    let [data, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let runtime = Runtime::new().unwrap();
+    let mut rounds = rounds_of(data.path(), there.path(), &runtime);
+    assert_eq!(rounds.round(&|| true).unwrap(), Round::Complete);
+    write_late(&mut rounds, &runtime);
+    std::fs::write(data.path().join(HOUR).join("import-1.parquet"), "rows").unwrap();
+    rounds.last_round();
+    let files = rounds.files().unwrap();
+    assert_eq!((files.len(), rounds.unpublished(&files).len()), (1, 0));
+}
