@@ -5,7 +5,7 @@
 //! `stroboscope-query` answers queries, `stroboscope-analysis` infers models, `stroboscope-reports`
 //! defines reports, and `stroboscope-render` renders them.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "jemalloc"))]
 mod allocator;
 pub mod cli;
 #[cfg(feature = "demo")]
