@@ -1,6 +1,6 @@
 //! Reads lines of CSV. The first record names the columns.
 
-use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use crate::BadLine;
 use stroboscope_store::limits::IMPORT_LINE_BYTES_MAX;
@@ -11,11 +11,15 @@ pub(crate) struct Csv {
     reader: Reader,
     header: Vec<String>,
     values: Vec<String>,
-    /// Beginning of an unfinished record; `begun_on` is the number of its first line.
-    begun: Vec<u8>,
+    /// Length of an unfinished record so far, in bytes, with a line end after each line; 0 between
+    /// records. `begun_on` is the number of its first line.
+    begun: usize,
     begun_on: u64,
+    /// Buffers for the text and the ends of the record's fields, and the used length of each.
     output: Vec<u8>,
     ends: Vec<usize>,
+    written: usize,
+    ended: usize,
 }
 
 /// Result of reading a line.
@@ -31,16 +35,21 @@ pub(crate) enum CsvLine {
 
 impl Csv {
     pub(super) fn new(delimiter: u8) -> Self {
-        let reader = ReaderBuilder::new().delimiter(delimiter).build();
+        let mut builder = ReaderBuilder::new();
+        // A carriage return inside a line ends no record.
+        builder.terminator(Terminator::Any(b'\n'));
+        let reader = builder.delimiter(delimiter).build();
         let (output, ends) = (vec![0; 1 << 12], vec![0; 64]);
         Self {
             reader,
             header: Vec::new(),
             values: Vec::new(),
-            begun: Vec::new(),
+            begun: 0,
             begun_on: 0,
             output,
             ends,
+            written: 0,
+            ended: 0,
         }
     }
 
@@ -50,15 +59,14 @@ impl Csv {
     /// Fails if the record so far exceeds [`IMPORT_LINE_BYTES_MAX`] bytes, is not UTF-8, or has
     /// another number of fields than the first record.
     pub(crate) fn take(&mut self, number: u64, line: &[u8]) -> Result<CsvLine, BadLine> {
-        if self.begun.is_empty() {
-            self.begun_on = number;
-        } else {
-            self.begun.push(b'\n');
+        if self.begun == 0 {
+            self.reader.reset();
+            (self.begun_on, self.written, self.ended) = (number, 0, 0);
         }
-        self.begun.extend_from_slice(line);
-        let is_open = memchr::memchr_iter(b'"', &self.begun).count() % 2 == 1;
-        if self.begun.len() > IMPORT_LINE_BYTES_MAX {
-            self.begun.clear();
+        self.begun += line.len() + 1;
+        let is_open = !(self.read(line) || self.read(b"\n"));
+        if self.begun > IMPORT_LINE_BYTES_MAX + 1 {
+            self.begun = 0;
             return Err(match is_open {
                 true => BadLine::Csv(format!(
                     "the quote opened on line {} does not close",
@@ -72,8 +80,8 @@ impl Csv {
         if is_open {
             return Ok(CsvLine::Part);
         }
-        let record = std::mem::take(&mut self.begun);
-        let values = self.split(&record)?;
+        self.begun = 0;
+        let values = self.fields()?;
         if self.header.is_empty() {
             self.header = values;
             return Ok(CsvLine::Header);
@@ -90,7 +98,7 @@ impl Csv {
 
     /// Returns the line on which an unfinished record began; `None` if there is none.
     pub(crate) fn unfinished(&self) -> Option<u64> {
-        (!self.begun.is_empty()).then_some(self.begun_on)
+        (self.begun > 0).then_some(self.begun_on)
     }
 
     /// Returns the names of the columns, none before the header, and the values of the last record
@@ -99,28 +107,30 @@ impl Csv {
         (&self.header, &self.values)
     }
 
-    fn split(&mut self, record: &[u8]) -> Result<Vec<String>, BadLine> {
-        self.reader.reset();
-        let (mut input, mut written, mut ended) = (record, 0, 0);
-        loop {
+    /// Reads further text of the record. Returns true if the record ends.
+    fn read(&mut self, mut text: &[u8]) -> bool {
+        while !text.is_empty() {
             let (result, read, wrote, fields) = self.reader.read_record(
-                input,
-                &mut self.output[written..],
-                &mut self.ends[ended..],
+                text,
+                &mut self.output[self.written..],
+                &mut self.ends[self.ended..],
             );
-            input = &input[read..];
-            written += wrote;
-            ended += fields;
+            text = &text[read..];
+            self.written += wrote;
+            self.ended += fields;
             match result {
-                // Called once more without input, the reader ends the record.
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull => self.output.resize(self.output.len() * 2, 0),
                 ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
-                ReadRecordResult::Record | ReadRecordResult::End => break,
+                ReadRecordResult::Record | ReadRecordResult::End => return true,
             }
         }
+        false
+    }
+
+    fn fields(&self) -> Result<Vec<String>, BadLine> {
         let mut from = 0;
-        let fields = self.ends[..ended].iter().map(|&to| {
+        let fields = self.ends[..self.ended].iter().map(|&to| {
             let field = std::str::from_utf8(&self.output[std::mem::replace(&mut from, to)..to]);
             field.map(str::to_owned).map_err(|error| BadLine::NotUtf8 {
                 valid: error.valid_up_to(),
@@ -150,6 +160,12 @@ mod tests {
         );
         let error = csv.take(5, b"1;2").unwrap_err().to_string();
         assert_eq!(error, "2 fields, but the first line names 3 columns");
+        // A quote inside a field opens nothing, and a carriage return there ends nothing.
+        for value in ["5\" disk", "a\rb"] {
+            let line = format!("3;{value};");
+            assert_eq!(csv.take(5, line.as_bytes()), Ok(CsvLine::Record(5)));
+            assert_eq!(csv.columns().1, ["3", value, ""]);
+        }
         let long = "x".repeat(10_000);
         assert_eq!(
             csv.take(6, format!("{long};;{long}").as_bytes()),
