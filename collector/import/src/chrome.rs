@@ -273,6 +273,7 @@ impl Chrome {
         let start_ns = length_ns(ts.get())?;
         Ok(Slice {
             line,
+            number: self.tracks.told,
             track,
             name,
             start_ns,
@@ -362,6 +363,28 @@ mod tests {
             2,
             "{:?}",
             heard.told
+        );
+    }
+
+    #[test]
+    fn the_first_begun_of_equal_intervals_is_the_parent() {
+        let (mut chrome, mut heard) = (Chrome::new("c"), Heard::default());
+        for (ph, name, ts) in [
+            ("B", "outer", 1),
+            ("B", "inner", 1),
+            ("E", "", 5),
+            ("E", "", 5),
+        ] {
+            let event = format!(r#"{{"ph":"{ph}","name":"{name}","pid":1,"tid":1,"ts":{ts}}}"#);
+            chrome.take(1, &event, &mut heard);
+        }
+        chrome.finish(&mut heard);
+        let spans: Vec<_> = heard.told.iter().flatten().collect();
+        let names = [&*spans[0].name, &*spans[1].name];
+        assert_eq!(names, ["outer", "inner"]);
+        assert_eq!(
+            [0, spans[0].span_id],
+            [spans[0].parent_id, spans[1].parent_id]
         );
     }
 

@@ -302,6 +302,7 @@ impl Kutrace {
         if !self.goes_on(track, &trace, &row) {
             let slice = Slice {
                 line,
+                number: self.tracks.told,
                 track,
                 trace,
                 name,

@@ -22,6 +22,8 @@ const NESTING_MAX: usize = 256;
 pub(super) struct Slice {
     /// Line in the source.
     pub(super) line: u64,
+    /// Number of the record that begins the slice.
+    pub(super) number: u64,
     pub(super) track: usize,
     /// Trace in the source to which the slice belongs; empty for the source's own trace.
     pub(super) trace: String,
@@ -225,13 +227,14 @@ impl Tracks {
     pub(super) fn hand_on(&mut self, take: &mut dyn Take) {
         let mut held = std::mem::take(&mut self.held);
         self.held_bytes = 0;
-        // An enclosing slice is sorted before the other: it begins earlier, ends later, or was
-        // added earlier.
+        // An enclosing slice is sorted before the other: it begins earlier, ends later, or is the
+        // first of both in the source.
         held.sort_by_key(|slice| {
             (
                 slice.track,
                 slice.start_ns,
                 std::cmp::Reverse(slice.end_ns.unwrap_or(slice.start_ns)),
+                slice.number,
             )
         });
         // Stack of the ids, ends and traces of earlier intervals of the track. Only ended intervals
