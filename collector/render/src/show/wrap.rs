@@ -32,15 +32,20 @@ pub(super) fn head(text: &str, width: usize) -> Vec<String> {
     filled(text, width, "", &[words])
 }
 
-/// Wraps a cell to lines of at most `width` columns, or to single characters if its indentation
-/// leaves no room. Drops only spaces at ends of lines. Lines break where tasks of a path join, or
-/// else between words, parts of a name or characters.
+/// Wraps a cell to lines of at most `width` columns, or to single characters if there is no room.
+/// Drops only spaces at ends of lines, and indentation beyond half of the width. Lines break where
+/// tasks of a path join, or else between words, parts of a name or characters.
 pub(super) fn cell(text: &str, width: usize) -> Vec<String> {
-    let nested = &text[..text.len() - text.trim_start_matches(' ').len()];
+    let nested = text.len() - text.trim_start_matches(' ').len();
+    // At least half of each line remains for the text of a deeply nested cell.
+    let kept = match columns(text) <= width {
+        true => nested,
+        false => nested.min(width / 2),
+    };
     filled(
-        text,
+        &text[nested - kept..],
         width,
-        &(nested.to_owned() + CELL_INDENT),
+        &(" ".repeat(kept) + CELL_INDENT),
         &[
             |text| text.split_inclusive(" > ").collect(),
             words,
@@ -147,6 +152,10 @@ mod tests {
         );
         check("shop-cart:GET /items", 14, &["shop-cart:GET", "  /items"]);
         check("  nested name", 10, &["  nested", "    name"]);
+        check("       nested name", 12, &["      nested", "        name"]);
+        let deep = " ".repeat(90) + "name";
+        check(&deep, 12, &["      name"]);
+        check(&deep, 94, &[&*deep]);
         check("abcdefghij", 5, &["abcde", "  fgh", "  ij"]);
         check("abc", 1, &["a", "  b", "  c"]);
     }
