@@ -197,7 +197,7 @@ fn of_resource(resource: Option<&Resource>, schema_url: &str) -> OfResource {
 }
 
 /// Receiver that discards the notices of duplicate attributes. The last of the duplicates counts.
-struct Unheard;
+pub(super) struct Unheard;
 
 impl TakeSpans for Unheard {
     fn span(&mut self, _line: u64, _span: Result<ForeignSpan, BadSpan>) {}
