@@ -125,7 +125,8 @@ impl<'a> Query<'a> {
         };
         let of_text = || statement_name(self.text?, Dialect::of(self.system)?);
         let summary = self.summary.filter(is_usable).map(str::to_owned);
-        summary.or_else(of_text).filter(|better| better != name)
+        let better = summary.or_else(of_text);
+        better.filter(|better| better != name && !better.contains('\0'))
     }
 
     /// Reports whether a name consists of commands, [`GENERIC`] words and words of the database's
@@ -239,6 +240,8 @@ mod tests {
         );
         check("find", &[("db.statement", r#"{"find": "t"}"#)], "find");
         check("query", &[("db.query.text", "")], "query");
+        let nul = ("db.query.text", "SELECT \"a\0b\"");
+        check("query", &[nul, ("db.system.name", "postgresql")], "query");
         let double = ("db.query.text", r#"SELECT "a""#);
         check(
             "query",
