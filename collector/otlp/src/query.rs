@@ -138,14 +138,19 @@ impl<'a> Query<'a> {
             return true;
         }
         let words = |text: &'a str| text.split(|of: char| !of.is_alphanumeric());
+        // Every word of the name may be compared with every known word.
+        let is_short = |text: &str| text.len() <= SUMMARY_BYTES_MAX;
         let known = [self.system, self.namespace, self.operation];
+        let known = known.map(|text| text.filter(|text| is_short(text)));
         let is_known = |word: &str| {
             let mut known = known.iter().flatten().flat_map(|text| words(text));
             known.any(|known| known.eq_ignore_ascii_case(word))
         };
-        name.split(|of: char| !of.is_alphanumeric()).all(|word| {
-            word.is_empty() || is_command(word) || is_one_of(word, &GENERIC) || is_known(word)
-        })
+        let mut of_name = name.split(|of: char| !of.is_alphanumeric());
+        is_short(name)
+            && of_name.all(|word| {
+                word.is_empty() || is_command(word) || is_one_of(word, &GENERIC) || is_known(word)
+            })
     }
 }
 
@@ -205,6 +210,15 @@ mod tests {
         check(named, &[TEXT, ("db.name", "my_shop")], NAME);
         check("clickhouse", &[TEXT, ("db.system", "clickhouse")], NAME);
         check("Multi", &[TEXT, ("db.operation.name", "MULTI")], NAME);
+    }
+
+    #[test]
+    fn long_names_are_not_compared_by_words() {
+        let (name, long) = ("shop ".repeat(50_000), "x ".repeat(50_000) + "shop");
+        let begun = std::time::Instant::now();
+        check(&name, &[TEXT, ("db.namespace", &long)], &name);
+        check("shop", &[TEXT, ("db.namespace", &long)], "shop");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10));
     }
 
     #[test]
