@@ -126,17 +126,18 @@ impl Unit<'_> {
 fn below(parents: &[Parent], holds: &[Truth]) -> Vec<Truth> {
     let mut found: Vec<Option<Truth>> = vec![None; parents.len()];
     for start in 0..parents.len() {
-        let (mut way, mut at) = (Vec::new(), start);
+        let (mut way, mut at) = (Vec::<usize>::new(), start);
         let mut value = loop {
             if let Some(known) = found[at] {
-                break known;
+                // In a cycle, each span is an ancestor of all; what is above is unknown.
+                let cycle = way.iter().skip_while(|place| **place != at);
+                break cycle.map(|place| holds[*place]).fold(known, Truth::or);
             }
+            found[at] = Some(Truth::Unknown);
             way.push(at);
             match parents[at] {
                 Parent::None => break Truth::False,
                 Parent::Unseen => break Truth::Unknown,
-                // A cycle of parents gives no information.
-                Parent::At(_) if way.len() > parents.len() => break Truth::Unknown,
                 Parent::At(parent) => at = parent,
             }
         };

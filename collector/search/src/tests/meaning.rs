@@ -1,6 +1,7 @@
 //! Examples of formulas and their results on small requests.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use stroboscope_analysis::record::{
     AttributeRecord, HostClock, RecordOwner, SpanFlags, SpanRecord, TraceRecords,
@@ -294,4 +295,27 @@ fn requests_that_meet() {
         nothing.search(&parse("{ }").expect("a formula")).truth,
         Truth::False
     );
+}
+
+#[test]
+fn cycles_of_parents_take_linear_time() {
+    let mut records = request(&[("a", 0, 9), ("b", 1, 8), ("c", 2, 7)]);
+    for (span, parent_id) in records.spans.iter_mut().zip([2, 3, 1]) {
+        span.parent_id = parent_id;
+    }
+    for [above, below] in [["b", "c"], ["c", "a"], ["a", "a"]] {
+        let place = usize::from(below == "c") * 2;
+        let formula = format!("{{ name = \"{above}\" }} >> {{ name = \"{below}\" }}");
+        check(&records, &formula, Truth::True, &[place]);
+    }
+    let spans: Vec<_> = (0..100_000).map(|at| ("a", at, at + 1)).collect();
+    let mut records = request(&spans);
+    for span in &mut records.spans {
+        span.parent_id = span.span_id;
+    }
+    let formula = parse("{ name = \"b\" } >> { name = \"a\" }").unwrap();
+    let begun = Instant::now();
+    let truth = Unit::of_request(&records, false).of_whole(&formula);
+    assert_eq!(truth, Truth::Unknown);
+    assert!(begun.elapsed() < Duration::from_secs(10));
 }
