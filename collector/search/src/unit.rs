@@ -135,6 +135,12 @@ impl<'a> Unit<'a> {
         events: impl IntoIterator<Item = (usize, &'a KernelEvent)>,
         is_seen: bool,
     ) -> Self {
+        let mut by_id: FxHashMap<(usize, u64), &SpanRecord> = FxHashMap::default();
+        for (request, seen) in self.requests.iter().enumerate() {
+            for span in &seen.records.spans {
+                by_id.entry((request, span.span_id)).or_insert(span);
+            }
+        }
         for (request, event) in events {
             let Some(records) = self.requests.get(request).map(|of| of.records) else {
                 continue;
@@ -145,12 +151,12 @@ impl<'a> Unit<'a> {
                 self.clocks.push(clock);
                 self.clocks.len() - 1
             });
-            let is_it = |span: &&SpanRecord| event.span_id != 0 && span.span_id == event.span_id;
+            let of = by_id.get(&(request, event.span_id)).copied();
             let end_ns = event.end_ns.max(event.start_ns);
             self.spans.push(UnitSpan {
                 record: UnitRecord::Kernel {
                     event,
-                    of: records.spans.iter().find(is_it),
+                    of: of.filter(|_| event.span_id != 0),
                 },
                 request: u32::try_from(request).unwrap_or(u32::MAX),
                 clock: u32::try_from(clock).unwrap_or(u32::MAX),

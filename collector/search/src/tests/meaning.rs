@@ -227,21 +227,25 @@ fn an_order_within_the_clocks_resolution_is_unknown() {
     }
 }
 
-#[test]
-fn operands_that_do_not_name_the_kernel_match_only_spans() {
-    let records = request(&[("page", 0, 10)]);
-    let call = |start_ms: i64| KernelEvent {
+/// Returns a system call of 1 ms that this span caused.
+fn call(span_id: u64, start_ms: i64) -> KernelEvent {
+    KernelEvent {
         kind: KernelKind::SystemCall,
         name: "read".into(),
         host: "h".into(),
-        span_id: 1,
+        span_id,
         start_ns: start_ms * 1_000_000,
         end_ns: (start_ms + 1) * 1_000_000,
         is_cut_open: false,
         is_cut_close: false,
         attributes: Vec::new(),
-    };
-    let calls = [call(1), call(3)];
+    }
+}
+
+#[test]
+fn operands_that_do_not_name_the_kernel_match_only_spans() {
+    let records = request(&[("page", 0, 10)]);
+    let calls = [call(1, 1), call(1, 3)];
     let events = calls.iter().map(|call| (0, call));
     let unit = Unit::of_request(&records, false).with_kernel(events, true);
     let check = |formula: &str, expected: Truth| {
@@ -260,6 +264,19 @@ fn operands_that_do_not_name_the_kernel_match_only_spans() {
         r#"{ name = "page" } overlaps { kernel = syscall }"#,
         Truth::True,
     );
+}
+
+#[test]
+fn spans_of_many_kernel_events_are_found_in_linear_time() {
+    let spans: Vec<_> = (0..100_000).map(|at| ("a", at, at + 1)).collect();
+    let records = request(&spans);
+    let calls: Vec<KernelEvent> = (0..100_000).map(|at| call(100_000, at)).collect();
+    let begun = Instant::now();
+    let events = calls.iter().map(|call| (0, call));
+    let unit = Unit::of_request(&records, false).with_kernel(events, true);
+    let formula = parse("{ kernel = syscall && service = \"web\" }").expect("a formula");
+    assert_eq!(unit.of_whole(&formula), Truth::True);
+    assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
