@@ -48,6 +48,8 @@ pub enum Value {
     Text(String),
     /// A number. Durations are numbers of nanoseconds.
     Number(f64),
+    /// A whole number of more than 53 bits, such as an id.
+    Whole(i128),
 }
 
 /// Regular expression that has to match the whole text.
@@ -139,6 +141,16 @@ impl Comparison {
                 self.of_numbers(low, high, *with)
             }
             (FieldReading::Between(..), Value::Text(_)) => (self == Self::NotEqual).into(),
+            (said, Value::Whole(with)) => {
+                let exact = match said {
+                    FieldReading::Text(text) => text.parse::<i128>().ok(),
+                    _ => None,
+                };
+                match exact {
+                    Some(number) => self.holds(number.cmp(with)).into(),
+                    None => self.of(said, &Value::Number(*with as f64)),
+                }
+            }
         }
     }
 }

@@ -184,8 +184,9 @@ impl Condition {
 }
 
 fn compared(facts: &FieldFacts, comparison: Comparison, value: &Value) -> May {
-    if facts.between.is_some() && matches!(value, Value::Text(_)) {
-        // Evaluation compares attributes as texts, even if they contain numbers.
+    if facts.between.is_some() && matches!(value, Value::Text(_) | Value::Whole(_)) {
+        // Evaluation compares attributes as texts, even if they contain numbers, and large whole
+        // numbers exactly.
         return EITHER;
     }
     Condition::Compare(Field::Name, comparison, value.clone()).of_values(facts)
@@ -352,6 +353,8 @@ mod tests {
         check(r#"{ .n > 5 }"#, FieldFacts::between(0.0, 6.0), true);
         check(r#"{ .n != 5 }"#, FieldFacts::between(5.0, 5.0), false);
         check(r#"{ .n = "5" }"#, FieldFacts::between(9.0, 9.0), true);
+        let rounded = FieldFacts::between(2f64.powi(53), 2f64.powi(53));
+        check(r#"{ .n != 9007199254740993 }"#, rounded, true);
         check(r#"{ .n > 5 }"#, FieldFacts::absent(), false);
         check(r#"{ .n = nil }"#, FieldFacts::between(0.0, 1.0), false);
         check(r#"{ .n != nil }"#, FieldFacts::absent(), false);

@@ -329,6 +329,10 @@ impl Parser {
                 self.at += 1;
                 Ok(number as u64)
             }
+            Kind::Whole(number) if number > 0 => {
+                self.at += 1;
+                Ok(u64::try_from(number).unwrap_or(u64::MAX))
+            }
             _ => Err(self.expected("a whole number")),
         }
     }

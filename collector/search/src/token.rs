@@ -21,6 +21,8 @@ pub(super) enum Kind {
     /// Quoted text.
     Text(String),
     Number(f64),
+    /// Whole number of more than 53 bits, which floating point may not represent exactly.
+    Whole(i128),
     /// Number with a unit of time, converted to ns.
     Duration(f64),
     End,
@@ -33,6 +35,7 @@ impl Kind {
             Self::Word(word) => format!("`{word}`"),
             Self::Text(text) => format!("{text:?}"),
             Self::Number(number) => format!("{number}"),
+            Self::Whole(number) => format!("{number}"),
             Self::Duration(ns) => format!("{ns}ns"),
             Self::End => "the end".to_owned(),
         }
@@ -169,9 +172,12 @@ fn number(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
             format!("`{digits}{unit}`"),
         )
     };
-    let value: f64 = digits.replace('_', "").parse().map_err(|_| wrong())?;
+    let digits_only = digits.replace('_', "");
+    let value: f64 = digits_only.parse().map_err(|_| wrong())?;
     if unit.is_empty() {
-        return Ok((Kind::Number(value), length));
+        let whole = digits_only.parse::<i128>().ok();
+        let whole = whole.filter(|whole| whole.unsigned_abs() > 1_u128 << f64::MANTISSA_DIGITS);
+        return Ok((whole.map_or(Kind::Number(value), Kind::Whole), length));
     }
     let unit_ns = unit_ns(&unit).ok_or_else(wrong)?;
     Ok((Kind::Duration(value * unit_ns as f64), length))

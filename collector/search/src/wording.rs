@@ -28,6 +28,9 @@ impl fmt::Display for Condition {
                 let unit = if field.is_time() { "ns" } else { "" };
                 write!(f, "{field} {comparison} {number}{unit}")
             }
+            Self::Compare(field, comparison, Value::Whole(number)) => {
+                write!(f, "{field} {comparison} {number}")
+            }
             Self::Matches(field, pattern, is_wanted) => {
                 let sign = if *is_wanted { "=~" } else { "!~" };
                 write!(f, "{field} {sign} {:?}", pattern.text())
@@ -50,7 +53,7 @@ mod tests {
     fn what_is_written_reads_the_same() {
         let whole = r#"{ (name = "a b" || .n >= 5) && !(duration > 2ms) && host =~ "h.*" && .x != nil
             && status = "error" && span.x = 1 && resource.zone = "a" && event:name = "e" && event."a b" = 2 && link:traceID != nil
-            && link.x = 1 && instrumentation:name = "n" && instrumentation.x = "y" && event:timeSinceStart > 1ms }"#;
+            && link.x = 1234567890123456789 && instrumentation:name = "n" && instrumentation.x = "y" && event:timeSinceStart > 1ms }"#;
         let spans = |text: &str| {
             Requirement::of(&parse(text).expect("a formula"))
                 .spans()

@@ -163,10 +163,11 @@ impl Parser {
         let is_time = field.is_time();
         let value = match &self.peek().kind {
             Kind::Duration(ns) => Value::Number(*ns),
-            Kind::Number(_) if is_time => {
+            Kind::Number(_) | Kind::Whole(_) if is_time => {
                 return Err(self.expected("a duration with its unit, such as 2ms"));
             }
             Kind::Number(number) => Value::Number(*number),
+            Kind::Whole(number) => Value::Whole(*number),
             Kind::Text(_) if is_time => return Err(self.expected("a duration such as 2ms")),
             Kind::Text(text) | Kind::Word(text)
                 if *field == Field::Kernel

@@ -84,6 +84,26 @@ fn the_papers_examples() {
 }
 
 #[test]
+fn large_whole_numbers_are_compared_exactly() {
+    let mut records = request(&[("page", 0, 10)]);
+    say(&mut records, 1, "id", "1234567890123456789");
+    say(&mut records, 1, "sum", "1e18");
+    for (condition, truth) in [
+        (".id = 1234567890123456789", true),
+        (".id = 1234567890123456788", false),
+        (".id != 1234567890123456788", true),
+        (".id > 1_234_567_890_123_456_788", true),
+        (".id > 1234567890123456789", false),
+        (".sum = 1000000000000000000", true),
+        (".id = 1234567890123456789012345678901234567890", false),
+    ] {
+        let formula = format!("{{ {condition} }}");
+        let witness: &[usize] = if truth { &[0] } else { &[] };
+        check(&records, &formula, truth.into(), witness);
+    }
+}
+
+#[test]
 fn words_about_time() {
     let records = request(&[
         ("page", 0, 30),
