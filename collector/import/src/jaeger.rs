@@ -8,7 +8,8 @@
 //!
 //! - The parent is the first reference of type `CHILD_OF` to a span of the trace, or else the first
 //!   of type `FOLLOWS_FROM`, or else `parentSpanID`. For `FOLLOWS_FROM`, the attribute
-//!   `follows_from` is true. Other references become the attribute `links`.
+//!   `follows_from` is true. Other references become the attribute `links`, with the ids under which
+//!   the trace and the span are stored.
 //! - The host is the process's tag `hostname`, `host.name` or `ip`, the first in this order that is
 //!   a text.
 //! - The tag `span.kind` becomes a flag of the span if its value is `client` or `server`. Tags of
@@ -33,7 +34,7 @@ use stroboscope_otlp::BadSpan;
 use stroboscope_otlp::LinesBefore;
 use stroboscope_otlp::typed::parse;
 use stroboscope_otlp::{Attributes, ForeignEvent, ForeignSpan, own_span_id, span_number};
-use stroboscope_otlp::{base64_of, hex};
+use stroboscope_otlp::{base64_of, hex, trace_id};
 use time::{instant_ns, length_ns};
 
 /// Passes on the spans of one record, a trace or a span, which begins on line `line`.
@@ -247,12 +248,19 @@ fn set_parent(foreign: &mut ForeignSpan, references: &[Reference<'_>], parent_sp
 }
 
 fn link(reference: &Reference<'_>) -> Value {
+    let trace = id(reference.trace_id.as_deref().unwrap_or_default());
+    // Jaeger may omit the trace of a reference within the same trace.
+    let trace = match trace.bytes().all(|byte| byte == b'0') {
+        true => String::new(),
+        false => format!("{:032x}", trace_id(&trace)),
+    };
+    let span = match span_number(&id(&reference.span_id)) {
+        0 => String::new(),
+        number => format!("{number:016x}"),
+    };
     let mut link = Map::new();
-    link.insert(
-        "trace_id".to_owned(),
-        id(reference.trace_id.as_deref().unwrap_or_default()).into(),
-    );
-    link.insert("span_id".to_owned(), id(&reference.span_id).into());
+    link.insert("trace_id".to_owned(), trace.into());
+    link.insert("span_id".to_owned(), span.into());
     link.insert("type".to_owned(), (*reference.ref_type).into());
     link.into()
 }

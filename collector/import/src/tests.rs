@@ -118,8 +118,12 @@ fn a_span_of_jaeger() {
         ("shop", "pay!", "web1")
     );
     assert_eq!((span.start_ns, span.end_ns), (10_000, 15_000));
-    let links = json!([{"trace_id": "1f", "span_id": "9", "type": "FOLLOWS_FROM"},
-                       {"trace_id": "77", "span_id": "8", "type": "CHILD_OF"}]);
+    // The ids have their full length, as in links of OTLP.
+    let link = |trace: u32, span: u32, kind: &str| {
+        let (trace, span) = (format!("{trace:032x}"), format!("{span:016x}"));
+        json!({"trace_id": trace, "span_id": span, "type": kind})
+    };
+    let links = json!([link(0x1f, 9, "FOLLOWS_FROM"), link(0x77, 8, "CHILD_OF")]);
     let expected = json!({"n": 12, "error": true, "resource.ip": "10.0.0.1", "resource.hostname": "web1", "links": links});
     assert_eq!(Value::Object(span.attributes), expected);
     assert_eq!(
