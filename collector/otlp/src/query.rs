@@ -212,13 +212,12 @@ mod tests {
         check("Multi", &[TEXT, ("db.operation.name", "MULTI")], NAME);
     }
 
+    /// Comparing each word with each known one would take minutes.
     #[test]
     fn long_names_are_not_compared_by_words() {
         let (name, long) = ("shop ".repeat(50_000), "x ".repeat(50_000) + "shop");
-        let begun = std::time::Instant::now();
         check(&name, &[TEXT, ("db.namespace", &long)], &name);
         check("shop", &[TEXT, ("db.namespace", &long)], "shop");
-        assert!(begun.elapsed() < std::time::Duration::from_secs(10));
     }
 
     #[test]

@@ -135,8 +135,10 @@ impl<'a> Unit<'a> {
         events: impl IntoIterator<Item = (usize, &'a KernelEvent)>,
         is_seen: bool,
     ) -> Self {
-        let mut by_id: FxHashMap<(usize, u64), &SpanRecord> = FxHashMap::default();
-        for (request, seen) in self.requests.iter().enumerate() {
+        let mut events = events.into_iter().peekable();
+        let mut by_id: foldhash::HashMap<(usize, u64), &SpanRecord> = foldhash::HashMap::default();
+        let requests = self.requests.iter().enumerate();
+        for (request, seen) in requests.filter(|_| events.peek().is_some()) {
             for span in &seen.records.spans {
                 by_id.entry((request, span.span_id)).or_insert(span);
             }

@@ -1,7 +1,6 @@
 //! Examples of formulas and their results on small requests.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use stroboscope_analysis::record::{
     AttributeRecord, HostClock, RecordOwner, SpanFlags, SpanRecord, TraceRecords,
@@ -286,17 +285,16 @@ fn operands_that_do_not_name_the_kernel_match_only_spans() {
     );
 }
 
+/// Comparing each event with each span would take minutes.
 #[test]
-fn spans_of_many_kernel_events_are_found_in_linear_time() {
+fn spans_of_many_kernel_events_are_found() {
     let spans: Vec<_> = (0..100_000).map(|at| ("a", at, at + 1)).collect();
     let records = request(&spans);
     let calls: Vec<KernelEvent> = (0..100_000).map(|at| call(100_000, at)).collect();
-    let begun = Instant::now();
     let events = calls.iter().map(|call| (0, call));
     let unit = Unit::of_request(&records, false).with_kernel(events, true);
     let formula = parse("{ kernel = syscall && service = \"web\" }").expect("a formula");
     assert_eq!(unit.of_whole(&formula), Truth::True);
-    assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
@@ -334,8 +332,9 @@ fn requests_that_meet() {
     );
 }
 
+/// Walking as many steps from each span as there are spans would take minutes.
 #[test]
-fn cycles_of_parents_take_linear_time() {
+fn spans_may_be_their_own_ancestors() {
     let mut records = request(&[("a", 0, 9), ("b", 1, 8), ("c", 2, 7)]);
     for (span, parent_id) in records.spans.iter_mut().zip([2, 3, 1]) {
         span.parent_id = parent_id;
@@ -351,8 +350,6 @@ fn cycles_of_parents_take_linear_time() {
         span.parent_id = span.span_id;
     }
     let formula = parse("{ name = \"b\" } >> { name = \"a\" }").unwrap();
-    let begun = Instant::now();
     let truth = Unit::of_request(&records, false).of_whole(&formula);
     assert_eq!(truth, Truth::Unknown);
-    assert!(begun.elapsed() < Duration::from_secs(10));
 }
