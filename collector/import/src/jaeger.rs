@@ -8,8 +8,8 @@
 //!
 //! - The parent is the first reference of type `CHILD_OF` to a span of the trace, or else the first
 //!   of type `FOLLOWS_FROM`, or else `parentSpanID`. For `FOLLOWS_FROM`, the attribute
-//!   `follows_from` is true. Other references become the attribute `links`, with the ids under which
-//!   the trace and the span are stored.
+//!   `follows_from` is true. Other references become the attribute `links`, with the ids of the
+//!   stored trace and span.
 //! - The host is the process's tag `hostname`, `host.name` or `ip`, the first in this order that is
 //!   a text.
 //! - The tag `span.kind` becomes a flag of the span if its value is `client` or `server`. Tags of

@@ -129,7 +129,7 @@ fn below(parents: &[Parent], holds: &[Truth]) -> Vec<Truth> {
         let (mut way, mut at) = (Vec::<usize>::new(), start);
         let mut value = loop {
             if let Some(known) = found[at] {
-                // In a cycle, each span is an ancestor of all; what is above is unknown.
+                // In a cycle, each span is an ancestor of all. Above the cycle, all is unknown.
                 let cycle = way.iter().skip_while(|place| **place != at);
                 break cycle.map(|place| holds[*place]).fold(known, Truth::or);
             }
