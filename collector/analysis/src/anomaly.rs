@@ -35,6 +35,7 @@ pub fn outlier_threshold_ns(latency: &Distribution, part: f64) -> u64 {
 /// [`Anomaly`], a request without the segment counts as 0 in the share of the critical path, and
 /// does not count in the slack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GroupStatistics {
     /// Number of requests that have the segment.
     pub traces: u64,
@@ -57,6 +58,7 @@ impl GroupStatistics {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct SegmentGroups {
     outliers: GroupStatistics,
     others: GroupStatistics,
@@ -100,6 +102,7 @@ pub struct Anomaly {
 
 /// Statistics of each segment in both groups of requests. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Anomalies {
     threshold_ns: u64,
     outliers: u64,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 /// Number of a segment's label: an index into the [`Labels`] that interned it. Numbers are dense
 /// from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SegmentId(pub u32);
 
 impl SegmentId {

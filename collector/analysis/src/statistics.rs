@@ -18,6 +18,7 @@ pub use shares::{Share, differ_by_at_least, fisher_two_sided, is_testable};
 /// A sample of shares (0 to 1), as exact sums in fixed point. Merging is commutative and
 /// associative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ShareSample {
     count: u64,
     /// Sum of the shares, in units of 2⁻³¹.

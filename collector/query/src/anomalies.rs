@@ -4,14 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use stroboscope_analysis::anomaly::{Anomalies, Anomaly, outlier_threshold_ns};
 use stroboscope_analysis::by_root::OTHER_ROOTS;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceId;
 
+use super::inference::Inference;
 use super::notes::Notes;
 use super::query_error::QueryError;
+use super::shard::ShardQuestion;
 use super::study::{Question, StudyInput};
+use stroboscope_store::tables::IdRange;
 
 /// Minimum number of kept names at which names of traces other than examples are dropped.
 const NAMES_MIN: usize = 4096;
@@ -75,15 +79,7 @@ impl Question for AnomalyQuestion {
         studied: StudyInput<'_>,
         (): (),
     ) -> Result<BTreeMap<String, u64>, QueryError> {
-        let roots = studied
-            .inference
-            .roots
-            .roots()
-            .iter()
-            .filter(|(_, of)| of.latency.count() > 0);
-        Ok(roots
-            .map(|(root, of)| (root.clone(), outlier_threshold_ns(&of.latency, self.0)))
-            .collect())
+        Ok(self.shard_preparation(studied.inference))
     }
 
     fn paths<'a>(
@@ -93,9 +89,11 @@ impl Question for AnomalyQuestion {
     ) -> SlowAndOthers<'a> {
         SlowAndOthers {
             thresholds_ns,
-            anomalies: Anomalies::new(u64::MAX),
-            names: BTreeMap::new(),
-            names_max: NAMES_MIN,
+            groups: SlowGroups {
+                anomalies: Anomalies::new(u64::MAX),
+                names: BTreeMap::new(),
+                names_max: NAMES_MIN,
+            },
         }
     }
 
@@ -106,22 +104,42 @@ impl Question for AnomalyQuestion {
         paths: SlowAndOthers<'_>,
         notes: Notes,
     ) -> Result<AnomalyReport, QueryError> {
-        let SlowAndOthers {
-            anomalies,
-            mut names,
-            ..
-        } = paths;
-        let (outliers, others) = anomalies.requests();
-        let ranked = causes_first(anomalies.ranked());
-        keep_examples(&mut names, &ranked);
-        Ok(AnomalyReport {
-            thresholds_ns: thresholds_ns.clone(),
-            outliers,
-            others,
-            ranked,
-            names,
-            notes,
-        })
+        Ok(paths.groups.into_report(thresholds_ns.clone(), notes))
+    }
+}
+
+impl ShardQuestion for AnomalyQuestion {
+    type State = SlowGroups;
+
+    fn shard_preparation(&self, inference: &Inference) -> BTreeMap<String, u64> {
+        let roots = inference.roots.roots().iter();
+        roots
+            .filter(|(_, of)| of.latency.count() > 0)
+            .map(|(root, of)| (root.clone(), outlier_threshold_ns(&of.latency, self.0)))
+            .collect()
+    }
+
+    fn state(
+        &self,
+        _: StudyInput<'_>,
+        _: Option<&IdRange>,
+        (): (),
+        paths: SlowAndOthers<'_>,
+    ) -> Result<SlowGroups, QueryError> {
+        Ok(paths.groups)
+    }
+
+    fn merge_states(&self, whole: &mut SlowGroups, part: SlowGroups) {
+        whole.merge(part);
+    }
+
+    fn conclude(
+        &self,
+        inference: &Inference,
+        whole: SlowGroups,
+        notes: Notes,
+    ) -> Result<AnomalyReport, QueryError> {
+        Ok(whole.into_report(self.shard_preparation(inference), notes))
     }
 }
 
@@ -129,6 +147,12 @@ impl Question for AnomalyQuestion {
 #[derive(Debug)]
 pub struct SlowAndOthers<'a> {
     thresholds_ns: &'a BTreeMap<String, u64>,
+    groups: SlowGroups,
+}
+
+/// Slow requests and the others, segment by segment, with the names of slow requests.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SlowGroups {
     anomalies: Anomalies,
     names: BTreeMap<TraceId, Arc<str>>,
     /// Number of names at which names of traces other than examples are dropped.
@@ -151,29 +175,51 @@ impl Pass<TraceView<'_>> for SlowAndOthers<'_> {
         // A root operation has no threshold if all its requests have a latency of 0. None of them
         // is slow.
         let threshold_ns = threshold_ns.copied().unwrap_or(u64::MAX);
-        self.anomalies.observe_against(threshold_ns, trace.id, path);
+        let groups = &mut self.groups;
+        groups
+            .anomalies
+            .observe_against(threshold_ns, trace.id, path);
         if let Some(name) = trace
             .name
             .as_ref()
             .filter(|_| path.latency_ns > threshold_ns)
         {
-            self.add_name(trace.id, name.clone());
+            groups.names.insert(trace.id, name.clone());
+            groups.bound_names();
         }
     }
 
     fn merge(&mut self, other: Self) {
-        self.anomalies.merge(&other.anomalies);
-        self.names.extend(other.names);
+        self.groups.merge(other.groups);
     }
 }
 
-impl SlowAndOthers<'_> {
-    fn add_name(&mut self, id: TraceId, name: Arc<str>) {
-        self.names.insert(id, name);
+impl SlowGroups {
+    fn merge(&mut self, other: Self) {
+        self.anomalies.merge(&other.anomalies);
+        self.names.extend(other.names);
+        self.bound_names();
+    }
+
+    fn bound_names(&mut self) {
         if self.names.len() >= self.names_max {
             keep_examples(&mut self.names, &self.anomalies.ranked());
             // Doubling makes dropping cheap. The number of segments bounds the names that are kept.
             self.names_max = NAMES_MIN.max(2 * self.names.len());
+        }
+    }
+
+    fn into_report(mut self, thresholds_ns: BTreeMap<String, u64>, notes: Notes) -> AnomalyReport {
+        let (outliers, others) = self.anomalies.requests();
+        let ranked = causes_first(self.anomalies.ranked());
+        keep_examples(&mut self.names, &ranked);
+        AnomalyReport {
+            thresholds_ns,
+            outliers,
+            others,
+            ranked,
+            names: self.names,
+            notes,
         }
     }
 }

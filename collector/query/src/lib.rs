@@ -174,7 +174,7 @@ pub use search::{
     HELD_BYTES_MAX, LargeBurst, SearchMatch, SearchReport, SearchSettings, WitnessSpan,
     search_requests,
 };
-pub use service_map::{ServiceCounts, ServiceMap, ServiceMapQuestion};
+pub use service_map::{MAP, ServiceCounts, ServiceMap, ServiceMapQuestion};
 pub use shard::{
     MergedInference, MergedReport, PartSet, Shard, ShardClocks, ShardError, ShardInference,
     ShardQuestion, ShardReport, ShardSummary, ShardTask, TaskStore, infer_shard, load_clocks,

@@ -128,7 +128,7 @@ impl Question for OperationsQuestion {
 impl ShardQuestion for OperationsQuestion {
     type State = OperationsPass;
 
-    fn shard_preparation(&self) {}
+    fn shard_preparation(&self, _: &Inference) {}
 
     fn state(
         &self,

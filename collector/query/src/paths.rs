@@ -374,7 +374,7 @@ pub struct PathsState {
 impl ShardQuestion for PathsQuestion {
     type State = PathsState;
 
-    fn shard_preparation(&self) -> Categories {
+    fn shard_preparation(&self, _: &Inference) -> Categories {
         Categories::default()
     }
 

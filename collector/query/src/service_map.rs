@@ -4,17 +4,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use stroboscope_analysis::call::calls;
 use stroboscope_analysis::flow::{ERROR, failed_spans};
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
-use stroboscope_store::tables::AttributeKeys;
+use stroboscope_store::tables::{AttributeKeys, IdRange};
 
+use super::categories::CategoryRule;
+use super::inference::Inference;
 use super::notes::Notes;
 use super::operations::OperationTimes;
+use super::paths::PathsQuestion;
 use super::query_error::QueryError;
+use super::shard::ShardQuestion;
 use super::study::{Question, StudyInput};
+
+/// Question of the report on services, with their share of critical paths.
+pub const MAP: (ServiceMapQuestion, PathsQuestion) =
+    (ServiceMapQuestion, PathsQuestion(CategoryRule::Kinds));
 
 /// Maximum number of services that are distinguished. Spans of further services are only counted.
 const SERVICES_MAX: usize = 4_096;
@@ -23,7 +32,7 @@ const SERVICES_MAX: usize = 4_096;
 const PAIRS_MAX: usize = 4_096;
 
 /// Counts of one service over all selected requests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ServiceCounts {
     /// Number of requests with a span of the service.
     pub requests: WeightedCount,
@@ -55,7 +64,7 @@ impl ServiceCounts {
 }
 
 /// Services, and the calls between them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ServiceMap {
     pub services: BTreeMap<Arc<str>, ServiceCounts>,
     /// Calls by calling and called service. Their durations are those of the caller's client span
@@ -103,6 +112,35 @@ impl Question for ServiceMapQuestion {
         _: Notes,
     ) -> Result<ServiceMap, QueryError> {
         Ok(paths)
+    }
+}
+
+impl ShardQuestion for ServiceMapQuestion {
+    type State = ServiceMap;
+
+    fn shard_preparation(&self, _: &Inference) {}
+
+    fn state(
+        &self,
+        _: StudyInput<'_>,
+        _: Option<&IdRange>,
+        (): (),
+        paths: ServiceMap,
+    ) -> Result<ServiceMap, QueryError> {
+        Ok(paths)
+    }
+
+    fn merge_states(&self, whole: &mut ServiceMap, part: ServiceMap) {
+        whole.merge(part);
+    }
+
+    fn conclude(
+        &self,
+        _: &Inference,
+        whole: ServiceMap,
+        _: Notes,
+    ) -> Result<ServiceMap, QueryError> {
+        Ok(whole)
     }
 }
 

@@ -51,7 +51,7 @@ use settings::ShardSettings;
 pub use task::{ShardTask, TaskStore, task_version};
 
 /// Version of the file format. It increases with every change, also of types that a part contains.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Version of this program.
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 /// Maximum number of shards.
@@ -117,12 +117,15 @@ impl Snapshot {
 }
 
 /// Report that several processes make together, with its settings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ShardReport {
     /// Critical paths, with categories by this rule.
     CriticalPath(CategoryRule),
     Slack,
     Operations,
+    Map,
+    /// Differences of this share of the requests, the slowest ones, from the others.
+    Anomalies(f64),
 }
 
 impl ShardReport {
@@ -133,20 +136,27 @@ impl ShardReport {
             Self::CriticalPath(_) => "critical-path",
             Self::Slack => "slack",
             Self::Operations => "operations",
+            Self::Map => "map",
+            Self::Anomalies(_) => "anomalies",
         }
     }
 
-    /// Returns the attribute that defines the categories; empty if none does.
-    fn category_by(&self) -> &str {
+    /// Returns the setting in which parts of this report may differ: its flag and its value.
+    fn setting(&self) -> (&'static str, String) {
         match self {
-            Self::CriticalPath(rule) => rule.attribute_name(),
-            Self::Slack | Self::Operations => "",
+            Self::CriticalPath(rule) => {
+                let by = rule.attribute_name();
+                let by = if by.is_empty() { "none" } else { by };
+                ("--category-by", by.to_owned())
+            }
+            Self::Anomalies(slowest) => ("--slowest", slowest.to_string()),
+            Self::Slack | Self::Operations | Self::Map => ("", String::new()),
         }
     }
 }
 
 /// Content of a file of this format.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Kind {
     /// Results of `infer` for one shard.
     Inference,
@@ -168,10 +178,10 @@ impl Kind {
         }
     }
 
-    fn category_by(&self) -> &str {
+    fn setting(&self) -> (&'static str, String) {
         match self {
-            Self::Report(report) => report.category_by(),
-            Self::Inference | Self::Clocks | Self::MergedInference => "",
+            Self::Report(report) => report.setting(),
+            Self::Inference | Self::Clocks | Self::MergedInference => ("", String::new()),
         }
     }
 }

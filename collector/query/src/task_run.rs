@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use super::anomalies::AnomalyQuestion;
 use super::operations::OPERATIONS;
 use super::paths::PathsQuestion;
+use super::service_map::MAP;
 use super::shard::{ShardError, ShardReport, ShardTask, TaskStore};
 
 /// Reads the shard of a task, and returns its part. `store` must be open for the task, and
@@ -31,5 +33,10 @@ pub fn run_task(
             store.report((&question, report), shard, location)
         }
         ShardReport::Operations => store.report((&OPERATIONS, report), shard, location),
+        ShardReport::Map => store.report((&MAP, report), shard, location),
+        ShardReport::Anomalies(slowest) => {
+            let question = AnomalyQuestion(*slowest);
+            store.report((&question, report), shard, location)
+        }
     }
 }

@@ -1,13 +1,15 @@
 //! The `anomalies` subcommand.
 
 use clap::Args;
+use tokio::runtime::Runtime;
 
-use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments, parse_share};
 use crate::results::anomalies::{Anomalies, AnomalyRow};
+use crate::shard::ShardArguments;
 use crate::study::NamedStudy;
 use crate::verb::ReadingVerb;
-use stroboscope_query::AnomalyQuestion;
+use crate::{Failure, Status};
+use stroboscope_query::{AnomalyQuestion, ShardReport};
 use stroboscope_render::show::{Row as _, TableSpec};
 
 /// Show what is different about slow requests
@@ -28,9 +30,14 @@ pub struct AnomaliesVerb {
     slowest: f64,
     /// Maximum number of segments to show; 0 shows all. Otherwise, text and pages omit segments
     /// that do not differ significantly, or by less than half a percent of the critical path
-    #[arg(long, value_name = "COUNT", default_value_t = 25)]
+    #[arg(long, value_name = "COUNT", default_value_t = TOP)]
     top: usize,
+    #[command(flatten)]
+    shard: ShardArguments,
 }
+
+/// Default of `--top`.
+pub const TOP: usize = 25;
 
 impl ReadingVerb for AnomaliesVerb {
     type Report = Anomalies;
@@ -43,5 +50,14 @@ impl ReadingVerb for AnomaliesVerb {
     fn answer(&self, study: &NamedStudy) -> Result<Anomalies, Failure> {
         let found = study.ask(&AnomalyQuestion(self.slowest))?;
         Ok(Anomalies::of(found, study.known()?, self.top))
+    }
+
+    fn run_shard(&self, runtime: &Runtime) -> Option<Result<Status, Failure>> {
+        let question = AnomalyQuestion(self.slowest);
+        let asked = (&question, ShardReport::Anomalies(self.slowest));
+        let given = (&self.reading, &self.show);
+        self.shard.run(given, asked, runtime, |found, known| {
+            Anomalies::of(found, known, self.top)
+        })
     }
 }

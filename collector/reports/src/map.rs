@@ -2,14 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{
-    CategoryRule, Notes, OperationTimes, PathsQuestion, ServiceCounts, ServiceMap,
-    ServiceMapQuestion, by_time, nearest,
+    MAP, Notes, OperationTimes, Paths, ServiceCounts, ServiceMap, ShardReport, by_time, nearest,
 };
 use stroboscope_render::humanise::{counted, duration, percent};
 use stroboscope_render::page::path_segment;
@@ -18,14 +18,16 @@ use stroboscope_render::rows;
 use stroboscope_render::show::{
     Cell, Doc, Figure, Graph, GraphEdge, GraphNode, Row as _, TableSpec,
 };
+use tokio::runtime::Runtime;
 
-use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::failure::FailureCode;
 use crate::latency::Latency;
-use crate::study::NamedStudy;
+use crate::shard::ShardArguments;
+use crate::study::{NamedInference, NamedStudy};
 use crate::suggest::command_on;
 use crate::verb::{ReadingVerb, Report};
+use crate::{Failure, Status};
 
 /// Maximum number of services and edges in the picture.
 const SERVICES_DRAWN: usize = 200;
@@ -50,12 +52,17 @@ pub struct MapVerb {
     #[command(flatten)]
     show: ShowArguments,
     /// Only this service, its callers, and the services that it calls
-    #[arg(long, value_name = "SERVICE")]
+    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["shard", "cluster"])]
     focus: Option<String>,
     /// Maximum number of services, and of edges, to show; 0 shows all
-    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    #[arg(long, value_name = "COUNT", default_value_t = TOP)]
     top: usize,
+    #[command(flatten)]
+    shard: ShardArguments,
 }
+
+/// Default of `--top`.
+pub const TOP: usize = 50;
 
 /// Services, and the calls between them.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -245,9 +252,32 @@ impl ReadingVerb for MapVerb {
     }
 
     fn answer(&self, study: &NamedStudy) -> Result<MapReport, Failure> {
-        let asked = (ServiceMapQuestion, PathsQuestion(CategoryRule::default()));
-        let (map, paths) = study.ask(&asked)?;
-        let operations = by_time(&paths.aggregate, study.known()?.inference.model.labels());
+        let (found, data) = (study.ask(&MAP)?, &self.reading.from.data.data);
+        let mut report = MapReport::of(found, study.known()?, (self.top, data));
+        if let Some(focus) = &self.focus {
+            report.focus_on(focus, data)?;
+        }
+        Ok(report)
+    }
+
+    fn run_shard(&self, runtime: &Runtime) -> Option<Result<Status, Failure>> {
+        let (asked, data) = ((&MAP, ShardReport::Map), &self.reading.from.data.data);
+        let given = (&self.reading, &self.show);
+        self.shard.run(given, asked, runtime, |found, known| {
+            MapReport::of(found, known, (self.top, data))
+        })
+    }
+}
+
+impl MapReport {
+    /// Creates the report from the answer to [`MAP`]. `data` is the location of the data as the
+    /// user gave it.
+    pub fn of(
+        (map, paths): (ServiceMap, Paths),
+        known: NamedInference<'_>,
+        (top, data): (usize, &Path),
+    ) -> Self {
+        let operations = by_time(&paths.aggregate, known.inference.model.labels());
         let mut waited: BTreeMap<&str, f64> = BTreeMap::new();
         for operation in &operations {
             if let Some(service) = service_of(&operation.operation, &map.services) {
@@ -256,43 +286,45 @@ impl ReadingVerb for MapVerb {
         }
         let mut services = service_rows(&map, &waited);
         let mut edges: Vec<EdgeRow> = map.calls.iter().map(EdgeRow::of).collect();
-        if let Some(focus) = &self.focus {
-            if !map.services.contains_key(&**focus) {
-                let known = map.services.keys().map(|service| &**service);
-                let nearest = nearest(focus, known);
-                let nearest = nearest.map_or_else(String::new, |name| format!(" (is it {name}?)"));
-                let listed = command_on("map", &self.reading.from.data.data);
-                return Err(Failure::coded(
-                    FailureCode::Unknown,
-                    format!(
-                        "no span is of the service {focus}{nearest}; `{listed}` lists services"
-                    ),
-                ));
-            }
-            edges.retain(|edge| edge.is_of(focus));
-            let around = |service: &str| edges.iter().any(|edge| edge.is_of(service));
-            services.retain(|row| row.service == *focus || around(&row.service));
-        }
         // Stable sorts keep equal rows in order of name.
         services.sort_by(|a, b| b.critical_share.total_cmp(&a.critical_share));
         edges.sort_by_key(|edge| Reverse((edge.requests, edge.calls)));
         let requests = paths.aggregate.traces();
-        Ok(MapReport {
+        Self {
             used_traces: requests.rounded(),
             other_spans: map.other_spans,
             other_calls: map.other_calls,
             services,
             edges,
-            focus: self.focus.clone(),
-            failures_command: command_on("failures", &self.reading.from.data.data),
+            focus: None,
+            failures_command: command_on("failures", data),
             requests_text: requests_text(requests),
-            top: if self.top == 0 { usize::MAX } else { self.top },
+            top: if top == 0 { usize::MAX } else { top },
             notes: paths.notes,
-        })
+        }
     }
-}
 
-impl MapReport {
+    /// Keeps only a service and those around it.
+    fn focus_on(&mut self, focus: &str, data: &Path) -> Result<(), Failure> {
+        if self.services.iter().all(|row| row.service != focus) {
+            let known = self.services.iter().map(|row| &*row.service);
+            let nearest = nearest(focus, known);
+            let nearest = nearest.map_or_else(String::new, |name| format!(" (is it {name}?)"));
+            let listed = command_on("map", data);
+            return Err(Failure::coded(
+                FailureCode::Unknown,
+                format!("no span is of the service {focus}{nearest}; `{listed}` lists services"),
+            ));
+        }
+        let edges = &mut self.edges;
+        edges.retain(|edge| edge.is_of(focus));
+        let is_around = |service: &str| edges.iter().any(|edge| edge.is_of(service));
+        let services = &mut self.services;
+        services.retain(|row| row.service == focus || is_around(&row.service));
+        self.focus = Some(focus.to_owned());
+        Ok(())
+    }
+
     /// Builds the graph of the services in most requests, and of the edges that most requests use;
     /// always includes the service in focus.
     fn graph(&self) -> Graph {

@@ -6,8 +6,8 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{
-    Notes, OPERATIONS, PartSet, PathsQuestion, ShardQuestion, ShardReport, merge_clocks,
-    merge_parts, merge_report, save_inference, save_model,
+    AnomalyQuestion, MAP, Notes, OPERATIONS, PartSet, PathsQuestion, ShardQuestion, ShardReport,
+    merge_clocks, merge_parts, merge_report, save_inference, save_model,
 };
 use stroboscope_render::show::{Doc, Names};
 use stroboscope_store::query_memory::QueryShare;
@@ -16,21 +16,22 @@ use tokio::runtime::Runtime;
 use crate::arguments::ShowArguments;
 use crate::critical_path::{self, CriticalPathReport};
 use crate::infer::InferenceReport;
+use crate::map::{self, MapReport};
 use crate::memory_limit::{of_verb, parse_reading_limit};
 use crate::operations::{self, OperationsReport};
 use crate::output::print;
+use crate::results::anomalies::Anomalies;
 use crate::slack::{self, SlackReport};
 use crate::study::NamedInference;
 use crate::verb::{Form, Report, give_as};
-use crate::{Failure, Status};
+use crate::{Failure, Status, anomalies};
 
 /// Print a report from the parts of all shards
 ///
-/// `infer`, `critical-path`, `slack` and `operations` with `--shard NUMBER/COUNT --save PART` read
-/// one shard of a store, on any machine. This subcommand merges the parts of all shards, in any
-/// order, and prints the result that a run without shards prints. It rejects parts of different
-/// snapshots of the store, of different subcommands, models or settings, and damaged files. It does
-/// not read the store.
+/// A subcommand with `--shard NUMBER/COUNT --save PART` reads one shard of a store, on any machine.
+/// This subcommand merges the parts of all shards, in any order, and prints the result that a run
+/// without shards prints. It rejects parts of different snapshots of the store, of different
+/// subcommands, models or settings, and damaged files. It does not read the store.
 #[derive(Debug, Args)]
 pub struct MergeVerb {
     /// Parts of all shards
@@ -41,8 +42,8 @@ pub struct MergeVerb {
     json: bool,
     #[command(flatten)]
     show: ShowArguments,
-    /// Maximum number of segments or operations to show; 0 shows all [default: that of the
-    /// subcommand]
+    /// Maximum number of segments, operations or services to show; 0 shows all [default: that of
+    /// the subcommand]
     #[arg(long, value_name = "COUNT")]
     top: Option<usize>,
     /// With parts of `infer`, also save the model, for `model --load`; compressed by zstd if the
@@ -50,7 +51,7 @@ pub struct MergeVerb {
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// With parts of `infer`, also save the model with the clocks and the root operations, for the
-    /// shards of `critical-path`, `slack` and `operations` with `--inference FILE`
+    /// shards of other subcommands with `--inference FILE`
     #[arg(long, value_name = "FILE")]
     save_inference: Option<PathBuf>,
     /// Only save how to correct the hosts' clocks, for `infer --shard … --clocks FILE`. Needed if
@@ -90,21 +91,34 @@ impl MergeVerb {
         match report {
             ShardReport::CriticalPath(rule) => {
                 let question = PathsQuestion(rule.clone());
-                self.give_report((&parts, &question), &mut share, |paths, known| {
+                self.give_report((&parts, &question), &mut share, |paths, known, _| {
                     let top = top(critical_path::TOP);
                     MergedSays::CriticalPath(CriticalPathReport::of(paths, known, top))
                 })
             }
             ShardReport::Slack => {
                 let question = PathsQuestion::default();
-                self.give_report((&parts, &question), &mut share, |paths, known| {
+                self.give_report((&parts, &question), &mut share, |paths, known, _| {
                     MergedSays::Slack(SlackReport::of(&paths, known, top(slack::TOP)))
                 })
             }
             ShardReport::Operations => {
-                self.give_report((&parts, &OPERATIONS), &mut share, |found, known| {
+                self.give_report((&parts, &OPERATIONS), &mut share, |found, known, _| {
                     let top = top(operations::TOP);
                     MergedSays::Operations(Box::new(OperationsReport::of(found, known, top)))
+                })
+            }
+            ShardReport::Map => {
+                self.give_report((&parts, &MAP), &mut share, |found, known, data| {
+                    let top = top(map::TOP);
+                    MergedSays::Map(Box::new(MapReport::of(found, known, (top, data))))
+                })
+            }
+            ShardReport::Anomalies(slowest) => {
+                let question = AnomalyQuestion(*slowest);
+                self.give_report((&parts, &question), &mut share, |found, known, _| {
+                    let top = top(anomalies::TOP);
+                    MergedSays::Anomalies(Box::new(Anomalies::of(found, known, top)))
                 })
             }
         }
@@ -130,12 +144,13 @@ impl MergeVerb {
         &self,
         (parts, question): (&PartSet, &Q),
         share: &mut QueryShare,
-        report: impl FnOnce(Q::Answer, NamedInference<'_>) -> MergedSays<'static>,
+        report: impl FnOnce(Q::Answer, NamedInference<'_>, &Path) -> MergedSays<'static>,
     ) -> Result<Status, Failure> {
         let merged = merge_report(parts, question, share).map_err(Failure::of)?;
         let names = Names::of(merged.inference.model.labels());
         let known = NamedInference::new(&merged.inference, &names);
-        self.give(&report(merged.answer, known), &merged.location)
+        let report = report(merged.answer, known, &merged.location);
+        self.give(&report, &merged.location)
     }
 
     fn give(&self, report: &MergedSays<'_>, data: &Path) -> Result<Status, Failure> {
@@ -156,6 +171,8 @@ pub enum MergedSays<'a> {
     CriticalPath(CriticalPathReport),
     Slack(SlackReport),
     Operations(Box<OperationsReport>),
+    Map(Box<MapReport>),
+    Anomalies(Box<Anomalies>),
 }
 
 impl Report for MergedSays<'_> {
@@ -165,6 +182,8 @@ impl Report for MergedSays<'_> {
             Self::CriticalPath(report) => report.notes(),
             Self::Slack(report) => report.notes(),
             Self::Operations(report) => report.notes(),
+            Self::Map(report) => report.notes(),
+            Self::Anomalies(report) => report.notes(),
         }
     }
 
@@ -174,6 +193,8 @@ impl Report for MergedSays<'_> {
             Self::CriticalPath(report) => report.show(doc),
             Self::Slack(report) => report.show(doc),
             Self::Operations(report) => report.show(doc),
+            Self::Map(report) => report.show(doc),
+            Self::Anomalies(report) => report.show(doc),
         }
     }
 }

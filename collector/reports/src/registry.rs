@@ -151,11 +151,15 @@ pub fn reports() -> Vec<Entry> {
         reading::<slack::Slack>("slack")
             .paged::<slack::Slack>(OF_SHARDS)
             .tool(),
-        reading::<anomalies::AnomaliesVerb>("anomalies").tool(),
+        reading::<anomalies::AnomaliesVerb>("anomalies")
+            .paged::<anomalies::AnomaliesVerb>(OF_SHARDS)
+            .tool(),
         reading::<operations::OperationsVerb>("operations")
             .paged::<operations::OperationsVerb>(OF_SHARDS)
             .tool(),
-        reading::<map::MapVerb>("map").tool(),
+        reading::<map::MapVerb>("map")
+            .paged::<map::MapVerb>(OF_SHARDS)
+            .tool(),
         reading::<what_if::WhatIfVerb>("what-if").tool(),
         reading::<compare::CompareVerb>("compare")
             .paged::<compare::CompareVerb>(OF_COMMAND_LINE)

@@ -12,10 +12,10 @@ use super::net::PortArguments;
 
 /// Read shards of a store for reports with --cluster, until interrupted
 ///
-/// A worker reads shards of a store for drivers: `infer`, `critical-path`, `slack` and `operations`
-/// with --cluster. It reads only its own --data, and runs nothing but shards of reports, one at a
-/// time on all cores. Drivers and workers must be the same version of this program. Drivers need
-/// the role read. Needs a binary built with the `cluster` feature.
+/// A worker reads shards of a store for drivers: subcommands with --cluster. It reads only its own
+/// --data, and runs nothing but shards of reports, one at a time on all cores. Drivers and workers
+/// must be the same version of this program. Drivers need the role read. Needs a binary built with
+/// the `cluster` feature.
 #[derive(Debug, Args)]
 pub(super) struct WorkerVerb {
     #[command(flatten)]

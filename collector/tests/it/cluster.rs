@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::{check, others};
 use crate::report_shards::damage;
-use crate::shards::{self, imported, otlp, simulated, walk};
+use crate::shards::{self, REPORTS, imported, otlp, simulated, walk};
 
 /// A worker process, killed when dropped.
 pub(crate) struct Worker {
@@ -71,8 +71,6 @@ pub(crate) fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String,
     (status, out, said)
 }
 
-pub(crate) const REPORTS: [&str; 4] = ["infer", "critical-path", "slack", "operations"];
-
 /// Removes cached models, which would spare a driver the inference.
 pub(crate) fn forget(directory: &Path) {
     let cache = directory.join("data/cache");
@@ -124,7 +122,7 @@ fn workers_print_what_one_run_prints() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     simulated(at, 5, 60);
-    for (count, report) in [1, 2, 4, 2].into_iter().zip(REPORTS) {
+    for (count, report) in [1, 2, 4, 2, 3, 2].into_iter().zip(REPORTS) {
         let workers = started(at, count);
         forget(at);
         let status = check_same(at, &workers, "data", report, &[]);

@@ -12,9 +12,9 @@ use stroboscope_fixtures::random::Random;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-use crate::cluster::{REPORTS, Worker, cluster, forget, run};
+use crate::cluster::{Worker, cluster, forget, run};
 use crate::common::check;
-use crate::shards::{imported, otlp};
+use crate::shards::{REPORTS, imported, otlp};
 
 /// Number of rounds of each fault; `STROBOSCOPE_CLUSTER_ROUNDS` sets it for long runs.
 fn rounds(default: u64) -> u64 {

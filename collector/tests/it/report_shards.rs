@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::common::{check, others};
-use crate::shards::{imported, merged, otlp, parts, parts_of, run, simulated, walk};
+use crate::shards::{REPORTS, imported, merged, otlp, parts, parts_of, run, simulated, walk};
 
 /// Infers the model in shards, and saves it for reports.
 fn infer(directory: &Path, more: &[&str]) {
@@ -45,6 +45,9 @@ fn merged_reports_print_what_one_run_prints() {
     check_merged("critical-path", at, &[2], &["--category-by", "host"]);
     check_merged("slack", at, &[3], &[]);
     check_merged("operations", at, &[7], &[]);
+    check_merged("map", at, &[3], &[]);
+    check_merged("anomalies", at, &[7], &[]);
+    check_merged("anomalies", at, &[2], &["--slowest", "20%"]);
     let more = [
         "--tolerance",
         "0.05",
@@ -53,7 +56,7 @@ fn merged_reports_print_what_one_run_prints() {
         "rank",
     ];
     infer(at, &more);
-    for verb in ["critical-path", "slack", "operations"] {
+    for verb in &REPORTS[1..] {
         check_merged(verb, at, &[3], &more);
     }
 }
@@ -68,6 +71,8 @@ fn reports_on_another_systems_requests_merge() {
     check_merged("critical-path", at, &[1, 2, 7, 70], &[]);
     check_merged("slack", at, &[3], &[]);
     check_merged("operations", at, &[16], &[]);
+    check_merged("map", at, &[16], &[]);
+    check_merged("anomalies", at, &[3], &[]);
     let some = ["--root", "front:page", "--where", "{ duration > 1ms }"];
     infer(at, &some);
     check_merged("critical-path", at, &[3], &some);
@@ -78,7 +83,7 @@ fn reports_on_another_systems_requests_merge() {
     let at = directory.path();
     check(at, &["import", path.to_str().unwrap(), "--data", "data"], 0);
     infer(at, &["--include-incomplete"]);
-    for verb in ["critical-path", "slack", "operations"] {
+    for verb in &REPORTS[1..] {
         check_merged(verb, at, &[1, 2, 16], &["--include-incomplete"]);
     }
 }
@@ -166,6 +171,18 @@ fn mistakes_are_named() {
     let own = parts_of("critical-path", at, 2, &[]);
     let expected = run(at, &["critical-path", "--data", "data"]);
     assert_eq!(merged(at, &own, &[]), expected);
+    check_said(
+        &[&["map"], &shard[..], &["--focus", "edge"]].concat(),
+        "cannot be used with",
+    );
+    let slow = |slowest| parts_of("anomalies", at, 2, &["--slowest", slowest]);
+    let fifth = std::fs::read(at.join(&slow("20%")[1])).unwrap();
+    let tenth = slow("10%");
+    std::fs::write(at.join(&tenth[1]), fifth).unwrap();
+    check_said(
+        &["merge", &tenth[0], &tenth[1]],
+        "--slowest is 0.1 in the first, and 0.2 in the second",
+    );
     let slack = parts_of("slack", at, 2, &[]);
     check_said(&["merge", &own[0], &slack[0]], "each subcommand");
     check_said(&["merge", &own[0]], "1 of 2 shards");

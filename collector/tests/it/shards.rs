@@ -10,6 +10,16 @@ use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 
 use crate::common::{check, others};
 
+/// Subcommands that shards and workers run. `infer` makes the model for the others.
+pub(crate) const REPORTS: [&str; 6] = [
+    "infer",
+    "critical-path",
+    "slack",
+    "operations",
+    "map",
+    "anomalies",
+];
+
 const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
 
 /// Writes simulated requests to `data`, in several files.

@@ -164,14 +164,11 @@ fn check_belongs(known: &KnownPart, part: &KnownPart) -> Result<(), ShardError> 
     }
     check_alike((&first, head), &path, other.snapshot, &other.settings)?;
     if head.kind != other.kind {
-        let [first_value, value] = [head, other].map(|head| match head.kind.category_by() {
-            "" => "none".to_owned(),
-            by => by.to_owned(),
-        });
+        let [(flag, first_value), (_, value)] = [head, other].map(|head| head.kind.setting());
         return Err(ShardError::Setting {
             first,
             path,
-            flag: "--category-by",
+            flag,
             first_value,
             value,
         });

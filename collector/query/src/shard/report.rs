@@ -27,7 +27,7 @@ pub trait ShardQuestion: Question {
 
     /// Returns the preparation of the pass over paths, which does not depend on the pass over
     /// records.
-    fn shard_preparation(&self) -> Self::Preparation;
+    fn shard_preparation(&self, inference: &Inference) -> Self::Preparation;
 
     /// Converts the passes over a shard to their state. `ids` are the trace ids of the shard;
     /// `None` if it is empty.
@@ -62,8 +62,11 @@ pub trait ShardQuestion: Question {
 impl<A: ShardQuestion, B: ShardQuestion> ShardQuestion for (A, B) {
     type State = (A::State, B::State);
 
-    fn shard_preparation(&self) -> Self::Preparation {
-        (self.0.shard_preparation(), self.1.shard_preparation())
+    fn shard_preparation(&self, inference: &Inference) -> Self::Preparation {
+        (
+            self.0.shard_preparation(inference),
+            self.1.shard_preparation(inference),
+        )
     }
 
     fn state(
@@ -154,7 +157,7 @@ pub(super) fn report_part<Q: ShardQuestion>(
     };
     let ids = reading.ids.as_ref();
     let records = studied.over_records(question, ids)?;
-    let prepared = question.shard_preparation();
+    let prepared = question.shard_preparation(inference);
     let (paths, notes) = studied.over_paths(question, &prepared, ids)?;
     let store = StoreFacts::of(source, location);
     let contents = ReportContents {
