@@ -13,6 +13,7 @@ use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
 use crate::label::SegmentId;
 use crate::record::TraceId;
+use crate::sampling::{Weight, WeightedCount};
 use crate::statistics::{Difference, ShareSample, benjamini_hochberg, welch};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -38,9 +39,9 @@ pub fn outlier_threshold_ns(latency: &Distribution, part: f64) -> u64 {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GroupStatistics {
     /// Number of requests that have the segment.
-    pub traces: u64,
+    pub traces: WeightedCount,
     /// Number of requests in which the segment is critical.
-    pub critical_traces: u64,
+    pub critical_traces: WeightedCount,
     /// The segment's share of the critical path in each request, duration plus wait.
     pub critical_share: ShareSample,
     /// The segment's slack as a share of the latency. Of several instances in a request, the one
@@ -105,8 +106,8 @@ pub struct Anomaly {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Anomalies {
     threshold_ns: u64,
-    outliers: u64,
-    others: u64,
+    outliers: WeightedCount,
+    others: WeightedCount,
     segments: BTreeMap<SegmentId, SegmentGroups>,
 }
 
@@ -116,27 +117,32 @@ impl Anomalies {
     pub fn new(threshold_ns: u64) -> Anomalies {
         Anomalies {
             threshold_ns,
-            outliers: 0,
-            others: 0,
+            outliers: WeightedCount::default(),
+            others: WeightedCount::default(),
             segments: BTreeMap::new(),
         }
     }
 
     /// Counts one request. One set of labels must number the segments of all requests.
-    pub fn observe(&mut self, id: TraceId, path: &TracePath) {
-        self.observe_against(self.threshold_ns, id, path);
+    pub fn observe(&mut self, (id, weight): (TraceId, Weight), path: &TracePath) {
+        self.observe_against(self.threshold_ns, (id, weight), path);
     }
 
     /// Like [`observe`](Self::observe), but compares the request's latency with this threshold, for
     /// callers that have a threshold for each kind of request.
-    pub fn observe_against(&mut self, threshold_ns: u64, id: TraceId, path: &TracePath) {
+    pub fn observe_against(
+        &mut self,
+        threshold_ns: u64,
+        (id, weight): (TraceId, Weight),
+        path: &TracePath,
+    ) {
         let is_outlier = path.latency_ns > threshold_ns;
         let requests = if is_outlier {
             &mut self.outliers
         } else {
             &mut self.others
         };
-        *requests += 1;
+        requests.count(weight);
         let mut by_segment: Vec<usize> = (0..path.segments.len()).collect();
         by_segment.sort_unstable_by_key(|i| path.segments[*i].segment);
         for instances in
@@ -163,13 +169,14 @@ impl Anomalies {
             } else {
                 &mut groups.others
             };
-            group.traces += 1;
-            group.critical_traces += u64::from(is_critical);
-            group
-                .critical_share
-                .record(critical_ns, path.critical_path_ns);
+            group.traces.count(weight);
+            if is_critical {
+                group.critical_traces.count(weight);
+            }
+            let whole_ns = path.critical_path_ns;
+            group.critical_share.record(critical_ns, whole_ns, weight);
             if let Some(slack_ns) = slack_ns {
-                group.slack_share.record(slack_ns, path.latency_ns);
+                group.slack_share.record(slack_ns, path.latency_ns, weight);
             }
             if is_outlier && is_critical {
                 groups.add_example(critical_ns, id);
@@ -198,7 +205,7 @@ impl Anomalies {
     }
 
     /// Returns the number of outliers, and of other requests.
-    pub fn requests(&self) -> (u64, u64) {
+    pub fn requests(&self) -> (WeightedCount, WeightedCount) {
         (self.outliers, self.others)
     }
 
@@ -227,7 +234,7 @@ impl Anomalies {
     }
 
     fn compare(&self, segment: SegmentId, groups: &SegmentGroups) -> Anomaly {
-        let padded = |group: &GroupStatistics, requests: u64| GroupStatistics {
+        let padded = |group: &GroupStatistics, requests: WeightedCount| GroupStatistics {
             critical_share: group.critical_share.padded_to(requests),
             ..*group
         };

@@ -15,66 +15,67 @@ pub use sample_percentile::{median, percentile};
 pub(crate) use shares::DEVIATIONS_95;
 pub use shares::{Share, differ_by_at_least, fisher_two_sided, is_testable};
 
-/// A sample of shares (0 to 1), as exact sums in fixed point. Merging is commutative and
-/// associative.
+use crate::sampling::{Weight, WeightedCount};
+
+/// A sample of shares (0 to 1), weighted by the numbers of requests that they represent, as sums in
+/// fixed point. Merging is commutative and associative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ShareSample {
-    count: u64,
-    /// Sum of the shares, in units of 2⁻³¹.
+    requests: WeightedCount,
+    /// Weighted sum of the shares, in units of 2⁻³¹.
     sum: u128,
-    /// Sum of the squares of the shares, in units of 2⁻⁶².
+    /// Weighted sum of the squares of the shares, in units of 2⁻⁶²; at most `u128::MAX`.
     squares: u128,
 }
 
 impl ShareSample {
     /// Records `part` of `whole` as a share of at most 1, rounded down to 2⁻³¹; 0 if `whole` is 0.
-    pub fn record(&mut self, part: u64, whole: u64) {
+    pub fn record(&mut self, part: u64, whole: u64, weight: Weight) {
         let share = if whole == 0 {
             0
         } else {
-            (u128::from(part.min(whole)) << 31) / u128::from(whole)
+            // At most 2³¹, because the part is at most the whole.
+            ((u128::from(part.min(whole)) << 31) / u128::from(whole)) as u64
         };
-        self.count += 1;
-        self.sum += share;
-        self.squares += share * share;
+        self.requests.count(weight);
+        self.sum += weight.times(share);
+        self.squares = self.squares.saturating_add(weight.times_square(share));
     }
 
-    /// Pads the sample with zeros to at least this many shares.
+    /// Pads the sample with zeros to these requests, which must include its own.
     #[must_use]
-    pub fn padded_to(mut self, count: u64) -> ShareSample {
-        self.count = self.count.max(count);
-        self
+    pub fn padded_to(self, requests: WeightedCount) -> ShareSample {
+        ShareSample { requests, ..self }
     }
 
     /// Adds the shares of `other`.
     pub fn merge(&mut self, other: &ShareSample) {
-        self.count += other.count;
+        self.requests += other.requests;
         self.sum += other.sum;
-        self.squares += other.squares;
+        self.squares = self.squares.saturating_add(other.squares);
     }
 
-    /// Returns the number of shares.
-    pub fn count(&self) -> u64 {
-        self.count
+    /// Returns the number of equally weighted shares whose mean is as uncertain.
+    pub fn effective(&self) -> f64 {
+        self.requests.effective()
     }
 
-    /// Returns the mean of the shares; 0 if there are none.
+    /// Returns the weighted mean of the shares; 0 if there are none.
     pub fn mean(&self) -> f64 {
-        if self.count == 0 {
-            0.0
-        } else {
-            self.sum as f64 / (1u64 << 31) as f64 / self.count as f64
-        }
+        let units = self.requests.mean(self.sum as f64);
+        units / (1u64 << 31) as f64
     }
 
-    /// Returns the sample variance of the shares, with divisor n - 1; 0 for fewer than two shares.
+    /// Returns the sample variance of the shares, with divisor n - 1, where n is
+    /// [`effective`](Self::effective); 0 if n is below 2.
     pub fn variance(&self) -> f64 {
-        if self.count < 2 {
+        let n = self.effective();
+        if n < 2.0 {
             return 0.0;
         }
-        let n = self.count as f64;
-        let squares = self.squares as f64 / (1u64 << 62) as f64;
+        let scale = n / self.requests.estimate();
+        let squares = self.squares as f64 / (1u64 << 62) as f64 * scale;
         ((squares - n * self.mean() * self.mean()) / (n - 1.0)).max(0.0)
     }
 }
@@ -86,7 +87,7 @@ pub struct Difference {
     pub mean: f64,
     /// Cohen's d: the difference of the means in units of the pooled standard deviation. It is
     /// infinite if neither sample varies but their means differ, and 0 if a sample has fewer than
-    /// two shares.
+    /// two shares (by [`ShareSample::effective`], also below).
     pub effect_size: f64,
     /// Two-sided p-value of Welch's t-test. It assumes independent requests and approximately
     /// normal means, for which tens of requests in each sample usually suffice. It is 1 if a sample
@@ -97,8 +98,8 @@ pub struct Difference {
 /// Compares two samples by Welch's t-test.
 pub fn welch(one: &ShareSample, other: &ShareSample) -> Difference {
     let mean = one.mean() - other.mean();
-    let (n, m) = (one.count() as f64, other.count() as f64);
-    if one.count() < 2 || other.count() < 2 || mean == 0.0 {
+    let (n, m) = (one.effective(), other.effective());
+    if n < 2.0 || m < 2.0 || mean == 0.0 {
         return Difference {
             mean,
             effect_size: 0.0,

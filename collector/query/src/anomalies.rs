@@ -9,10 +9,12 @@ use stroboscope_analysis::anomaly::{Anomalies, Anomaly, outlier_threshold_ns};
 use stroboscope_analysis::by_root::OTHER_ROOTS;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::sampling::WeightedCount;
 
 use super::inference::Inference;
 use super::notes::Notes;
 use super::query_error::QueryError;
+use super::sampled_notes::WeightUse;
 use super::shard::ShardQuestion;
 use super::study::{Question, StudyInput};
 use stroboscope_store::tables::IdRange;
@@ -27,9 +29,9 @@ pub struct AnomalyReport {
     /// to absent root operations. Without it, their requests are not slow.
     pub thresholds_ns: BTreeMap<String, u64>,
     /// Number of slow requests.
-    pub outliers: u64,
+    pub outliers: WeightedCount,
     /// Number of requests that are not slow.
-    pub others: u64,
+    pub others: WeightedCount,
     /// Ranked list of all segments. Segments with a larger share of the critical path in slow
     /// requests than in others come first, then the rest. In both groups, the segments that differ
     /// significantly come first.
@@ -176,9 +178,10 @@ impl Pass<TraceView<'_>> for SlowAndOthers<'_> {
         // is slow.
         let threshold_ns = threshold_ns.copied().unwrap_or(u64::MAX);
         let groups = &mut self.groups;
+        let request = (trace.id, seen.weight());
         groups
             .anomalies
-            .observe_against(threshold_ns, trace.id, path);
+            .observe_against(threshold_ns, request, path);
         if let Some(name) = trace
             .name
             .as_ref()
@@ -219,7 +222,7 @@ impl SlowGroups {
             others,
             ranked,
             names: self.names,
-            notes,
+            notes: notes.weighing(WeightUse::Everything),
         }
     }
 }

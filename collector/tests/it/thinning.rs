@@ -66,8 +66,12 @@ fn reports_on_a_thinned_store_estimate_those_on_all_requests() {
     let (_, notes) = check(directory, &words("failures --data data"), 0);
     assert!(notes.contains("recorded requests stand for"), "{notes}");
     // A report that counts recorded requests states this.
-    let (_, notes) = check(directory, &words("anomalies --data data"), 0);
+    let search = ["search", "{ status = error }", "--data", "data"];
+    let (_, notes) = check(directory, &search, 0);
     assert!(notes.contains("counts recorded requests"), "{notes}");
+    let slow = json(directory, "anomalies");
+    let both = slow["outliers"].as_f64().unwrap() + slow["others"].as_f64().unwrap();
+    assert!((both - all_after).abs() <= 1.0, "{both}, {all_after}");
     let (text, _) = check(directory, &words("store check --data data"), 0);
     assert!(text.contains("3 hours of spans are thinned"), "{text}");
     let checked = json(directory, "store check");

@@ -7,7 +7,7 @@ use stroboscope_analysis::critical_path::{TracePath, analyse};
 use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::TraceId;
-use stroboscope_analysis::sampling::Weight;
+use stroboscope_analysis::sampling::{Weight, WeightedCount};
 use stroboscope_analysis::segment::{Segment, SegmentedTrace};
 use stroboscope_analysis::statistics::{
     ShareSample, benjamini_hochberg, correlation, student_two_sided, welch,
@@ -48,7 +48,9 @@ fn tail_probabilities_equal_tables() {
 
 fn sample(shares: &[u64]) -> ShareSample {
     let mut sample = ShareSample::default();
-    shares.iter().for_each(|share| sample.record(*share, 100));
+    for share in shares {
+        sample.record(*share, 100, Weight::ONE);
+    }
     sample
 }
 
@@ -65,7 +67,9 @@ fn samples_are_compared() {
     assert_eq!(welch(&one, &one).p_value, 1.0);
     assert_eq!(welch(&one, &sample(&[9])).p_value, 1.0);
     assert_eq!(welch(&sample(&[9, 9]), &sample(&[7, 7])).p_value, 0.0);
-    assert_eq!(sample(&[50, 50]).padded_to(4).mean(), 0.25);
+    let mut four = WeightedCount::default();
+    (0..4).for_each(|_| four.count(Weight::ONE));
+    assert_eq!(sample(&[50, 50]).padded_to(four).mean(), 0.25);
     let mut merged = sample(&[10, 12]);
     merged.merge(&sample(&[14, 16, 18]));
     assert_eq!(merged, one);
@@ -149,23 +153,28 @@ fn a_debugging_segment_is_found() {
         let mut anomalies = Anomalies::new(threshold_ns);
         paths
             .iter()
-            .for_each(|(id, path)| anomalies.observe(*id, path));
+            .for_each(|(id, path)| anomalies.observe((*id, Weight::ONE), path));
         anomalies
     };
     let whole = collect(&paths);
-    assert_eq!(whole.requests(), (100, 1900));
+    let requests = |of: &Anomalies| (of.requests().0.rounded(), of.requests().1.rounded());
+    assert_eq!(requests(&whole), (100, 1900));
     let ranked = whole.ranked();
     let first = &ranked[0];
     assert_eq!(
-        (first.segment, first.outliers.traces, first.others.traces),
+        (
+            first.segment,
+            first.outliers.traces.rounded(),
+            first.others.traces.rounded()
+        ),
         (SegmentId(2), 100, 0)
     );
     assert_eq!(
         (
-            first.outliers.critical_share.count(),
-            first.others.critical_share.count()
+            first.outliers.critical_share.effective(),
+            first.others.critical_share.effective()
         ),
-        (100, 1900)
+        (100.0, 1900.0)
     );
     assert!(
         first.critical.mean > 0.5
@@ -183,14 +192,46 @@ fn a_debugging_segment_is_found() {
     assert_eq!(merged, whole);
 }
 
+/// A request of weight 4 counts like four equal requests; their number is less certain.
+#[test]
+fn a_weighted_request_counts_as_several() {
+    let paths = paths(&mut Random(7));
+    let threshold_ns = 4000;
+    let four = Weight::of_threshold(3 << 54);
+    let [mut once, mut several] = [(); 2].map(|()| Anomalies::new(threshold_ns));
+    for (id, path) in &paths {
+        let weight = if id.0 % 3 == 0 { four } else { Weight::ONE };
+        once.observe((*id, weight), path);
+        (0..weight.value() as u32).for_each(|_| several.observe((*id, Weight::ONE), path));
+    }
+    let (once, several) = (once.ranked(), several.ranked());
+    for anomaly in &once {
+        let other = several.iter().find(|of| of.segment == anomaly.segment);
+        let other = other.expect("the same segments");
+        for (group, of) in [
+            (anomaly.outliers, other.outliers),
+            (anomaly.others, other.others),
+        ] {
+            assert_eq!(group.traces.rounded(), of.traces.rounded());
+            let (share, expected) = (group.critical_share, of.critical_share);
+            check_close(share.mean(), expected.mean(), 1e-9);
+            check_close(share.variance(), expected.variance(), 1e-3);
+            assert!(share.effective() < expected.effective());
+        }
+        check_close(anomaly.critical.mean, other.critical.mean, 1e-9);
+        assert!(anomaly.critical.p_value >= other.critical.p_value);
+    }
+}
+
 #[test]
 fn without_outliers_nothing_is_sure() {
     let paths = paths(&mut Random(5));
     let mut anomalies = Anomalies::new(u64::MAX);
     paths
         .iter()
-        .for_each(|(id, path)| anomalies.observe(*id, path));
-    assert_eq!(anomalies.requests(), (0, 2000));
+        .for_each(|(id, path)| anomalies.observe((*id, Weight::ONE), path));
+    let (outliers, others) = anomalies.requests();
+    assert_eq!((outliers.rounded(), others.rounded()), (0, 2000));
     assert!(
         anomalies
             .ranked()

@@ -242,7 +242,8 @@ fn every_verb_finds_the_same_in_parts() {
             anomalies.ranked
         );
         assert!(
-            anomalies.outliers > 0 && anomalies.others > anomalies.outliers,
+            !anomalies.outliers.is_zero()
+                && anomalies.others.rounded() > anomalies.outliers.rounded(),
             "{anomalies:?}"
         );
         let slow = (
@@ -257,7 +258,7 @@ fn every_verb_finds_the_same_in_parts() {
             .map(|(id, _)| id)
             .collect();
         let what_if = what_if(&study, rank, Change::Scale(0.5)).unwrap();
-        assert!(what_if.latency.faster > 0);
+        assert!(!what_if.latency.faster.is_zero());
         assert_eq!(breakdown.1.strata().len(), USERS as usize);
         let overview = study.ask(&OverviewQuestion::default()).unwrap();
         let examples = overview

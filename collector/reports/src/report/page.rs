@@ -55,9 +55,7 @@ impl PageInput<'_> {
             section("latency", Self::latency),
             section("critical-path", Self::critical_path),
             section("examples", Self::examples),
-            section("anomalies", |page, doc| {
-                show_unweighted(&page.anomalies, doc);
-            }),
+            section("anomalies", |page, doc| page.anomalies.show(doc)),
             section("slack", Self::slack),
             section("model", Self::model),
             section("segments", Self::segments),
@@ -285,7 +283,7 @@ impl PageInput<'_> {
 }
 
 /// Shows a result that counts recorded requests, and states this if they have sampling weights.
-fn show_unweighted(result: &impl Report, doc: &mut Doc) {
+fn show_unweighted(result: &TradeoffsSay, doc: &mut Doc) {
     result.show(doc);
     if result.notes().sampling.requests.is_weighted() {
         doc.sentence("This section counts recorded requests, without their sampling weights.");

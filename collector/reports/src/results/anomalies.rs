@@ -64,8 +64,8 @@ struct ShareDifference {
 impl From<&GroupStatistics> for Group {
     fn from(group: &GroupStatistics) -> Self {
         Self {
-            traces: group.traces,
-            critical_traces: group.critical_traces,
+            traces: group.traces.rounded(),
+            critical_traces: group.critical_traces.rounded(),
             mean_share: group.critical_share.mean(),
             mean_slack_share: group.slack_share.mean(),
         }
@@ -141,8 +141,8 @@ impl Anomalies {
             notes,
             threshold_ns,
             thresholds_ns,
-            outliers,
-            others,
+            outliers: outliers.rounded(),
+            others: others.rounded(),
             segments,
         }
     }
