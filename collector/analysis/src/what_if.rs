@@ -35,12 +35,14 @@ use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::model::Relations;
+use crate::sampling::{Weight, WeightedCount};
 use crate::segment::{Segment, SegmentedTrace};
 use crate::task_path;
 use replay::Lengths;
 use rustc_hash::FxHashSet;
 use shared_queues::{QueueWait, wait_of};
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use waits::Waits;
 
 /// Hypothetical change of a segment's duration.
@@ -392,18 +394,21 @@ pub struct LatencyChange {
     /// Replayed latencies.
     pub after: Distribution,
     /// Number of requests that became faster.
-    pub faster: u64,
+    pub faster: WeightedCount,
     /// Number of requests that became slower.
-    pub slower: u64,
+    pub slower: WeightedCount,
 }
 
 impl LatencyChange {
     /// Adds one request with its recorded and its replayed latency.
-    pub fn observe(&mut self, before_ns: u64, after_ns: u64) {
-        self.before.record(before_ns);
-        self.after.record(after_ns);
-        self.faster += u64::from(after_ns < before_ns);
-        self.slower += u64::from(after_ns > before_ns);
+    pub fn observe(&mut self, before_ns: u64, after_ns: u64, weight: Weight) {
+        self.before.record_weighted(before_ns, weight);
+        self.after.record_weighted(after_ns, weight);
+        match after_ns.cmp(&before_ns) {
+            Ordering::Less => self.faster.count(weight),
+            Ordering::Equal => {}
+            Ordering::Greater => self.slower.count(weight),
+        }
     }
 
     /// Adds the requests of `other`.

@@ -13,6 +13,7 @@ use stroboscope_analysis::what_if::{
 use super::inference::Inference;
 use super::notes::Notes;
 use super::query_error::QueryError;
+use super::sampled_notes::WeightUse;
 use super::study::{Question, Study, StudyInput};
 
 /// Latency before and after a change of some segments.
@@ -170,7 +171,7 @@ impl Question for ReplayQuestion {
             waiting,
             shared_queues: self.waiting.shared_queues(),
             expected,
-            notes,
+            notes: notes.weighing(WeightUse::Everything),
         })
     }
 }
@@ -195,14 +196,16 @@ impl Pass<TraceView<'_>> for Replays<'_> {
             labels,
             path,
         } = seen;
+        let weight = seen.weight();
         let replayed = self.what_if.replay(trace, path, labels);
         let root = self.inference.known_root(records);
         self.by_root
             .entry(root)
             .or_default()
-            .observe(path.latency_ns, replayed.latency_ns);
-        self.longest.observe(path.latency_ns, replayed.longest_ns);
-        let request = (trace.id, trace.start_ns);
+            .observe(path.latency_ns, replayed.latency_ns, weight);
+        self.longest
+            .observe(path.latency_ns, replayed.longest_ns, weight);
+        let request = (trace.id, trace.start_ns, weight);
         self.sample.observe(request, path.latency_ns, replayed);
     }
 

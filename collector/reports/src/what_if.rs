@@ -149,11 +149,11 @@ impl ReadingVerb for WhatIfVerb {
         let latency = &found.latency;
         let of_root = |(root, latency): &(String, LatencyChange)| KindChange {
             root: root.clone(),
-            requests: latency.before.count(),
+            requests: latency.before.weighted_count().rounded(),
             before: Latency::of(&latency.before),
             after: Latency::of(&latency.after),
-            faster: latency.faster,
-            slower: latency.slower,
+            faster: latency.faster.rounded(),
+            slower: latency.slower.rounded(),
         };
         // Latencies lie below 2⁶³ ns, as timestamps do, unless a change made them longer.
         let change_ns =
@@ -163,7 +163,7 @@ impl ReadingVerb for WhatIfVerb {
             found.longest.after.mean_ns(),
         );
         Ok(WhatIf {
-            used_traces: latency.before.count(),
+            used_traces: latency.before.weighted_count().rounded(),
             change: change.into(),
             segments: found.segments.iter().map(|id| known.name(*id)).collect(),
             before: Latency::of(&latency.before),
@@ -192,8 +192,8 @@ impl ReadingVerb for WhatIfVerb {
                 waits_before_segments: found.waiting.1,
                 shared_queues: found.shared_queues,
             },
-            faster: latency.faster,
-            slower: latency.slower,
+            faster: latency.faster.rounded(),
+            slower: latency.slower.rounded(),
             notes: found.notes,
         })
     }

@@ -3,6 +3,7 @@
 
 use crate::distribution::Distribution;
 use crate::record::TraceId;
+use crate::sampling::Weight;
 use std::collections::BTreeMap;
 
 /// Maximum number of requests in the estimate of chance. Of more requests, those with the lowest
@@ -32,10 +33,11 @@ pub struct ExpectedChange {
     pub after_ns: (f64, f64),
 }
 
-/// Start of one request, and its recorded and replayed latency.
+/// Start and weight of one request, and its recorded and replayed latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct RequestLatencies {
     start_ns: i64,
+    weight: Weight,
     before_ns: u64,
     after_ns: u64,
 }
@@ -54,19 +56,20 @@ pub struct ReplaySample {
 }
 
 impl ReplaySample {
-    /// Adds a request, given by its id, start, recorded latency and replayed latency.
+    /// Adds a request, given by its id, start, weight, recorded latency and replayed latency.
     pub fn observe(
         &mut self,
-        (id, start_ns): (TraceId, i64),
+        (id, start_ns, weight): (TraceId, i64, Weight),
         before_ns: u64,
         replayed: super::ReplayedLatency,
     ) {
-        self.least.record(replayed.least_ns);
-        self.most.record(replayed.most_ns);
+        self.least.record_weighted(replayed.least_ns, weight);
+        self.most.record_weighted(replayed.most_ns, weight);
         self.may_be_faster |= replayed.least_ns < before_ns;
         self.may_be_slower |= replayed.most_ns > before_ns;
         let observed = RequestLatencies {
             start_ns,
+            weight,
             before_ns,
             after_ns: replayed.latency_ns,
         };
@@ -151,18 +154,19 @@ impl ReplaySample {
             order
         };
         let (before, after) = (order(|r| r.before_ns), order(|r| r.after_ns));
-        let all = vec![1; count];
-        let (was, is) = (statistics(&before, &all), statistics(&after, &all));
+        let weights: Vec<f64> = requests.iter().map(|of| of.weight.value()).collect();
+        let (was, is) = (statistics(&before, &weights), statistics(&after, &weights));
         let mut replicates: [Vec<(f64, f64)>; 4] = Default::default();
         let mut draw = 0u64;
         for _ in 0..REPLICATES {
-            let mut times = vec![0u32; count];
+            let mut again = vec![0.0; count];
             for _ in 0..count.div_ceil(block) {
                 draw += 1;
                 let from = (mix(draw) % count as u64) as usize;
-                (from..from + block).for_each(|at| times[at % count] += 1);
+                let block = (from..from + block).map(|at| at % count);
+                block.for_each(|at| again[at] += weights[at]);
             }
-            let (was_again, is_again) = (statistics(&before, &times), statistics(&after, &times));
+            let (was_again, is_again) = (statistics(&before, &again), statistics(&after, &again));
             for (at, replicates) in replicates.iter_mut().enumerate() {
                 let change_ns = (is_again[at] - was_again[at]) - (is[at] - was[at]);
                 replicates.push((change_ns, is_again[at] - is[at]));
@@ -196,21 +200,21 @@ impl Chance {
 }
 
 /// Returns the [`STATISTICS`] of values in ascending order. Each value comes with an index, and
-/// counts `times[index]` times.
-fn statistics(ordered: &[(u64, u32)], times: &[u32]) -> [f64; 4] {
-    let total: u64 = times.iter().map(|times| u64::from(*times)).sum();
+/// counts `weights[index]` times.
+fn statistics(ordered: &[(u64, u32)], weights: &[f64]) -> [f64; 4] {
+    let total: f64 = weights.iter().sum();
     let mut found = [0.0; 4];
-    let (mut sum, mut upto, mut next) = (0.0, 0u64, 1);
+    let (mut sum, mut upto, mut next) = (0.0, 0.0, 1);
     for (ns, index) in ordered {
-        let times = times[*index as usize];
-        sum += *ns as f64 * f64::from(times);
-        upto += u64::from(times);
-        while next < 4 && STATISTICS[next].is_some_and(|q| upto as f64 >= q * total as f64) {
+        let weight = weights[*index as usize];
+        sum += *ns as f64 * weight;
+        upto += weight;
+        while next < 4 && STATISTICS[next].is_some_and(|q| upto >= q * total) {
             found[next] = *ns as f64;
             next += 1;
         }
     }
-    found[0] = sum / total.max(1) as f64;
+    found[0] = sum / total.max(1.0);
     found
 }
 

@@ -6,8 +6,12 @@ use proptest::prelude::*;
 use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::{Model, Relations};
+use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::sampling::Weight;
 use stroboscope_analysis::segment::SegmentedTrace;
-use stroboscope_analysis::what_if::{Change, LatencyChange, WaitModel, WhatIf, replay};
+use stroboscope_analysis::what_if::{
+    Change, LatencyChange, ReplaySample, ReplayedLatency, WaitModel, WhatIf, replay,
+};
 
 fn learn(traces: &[SegmentedTrace], label_count: usize) -> (Model, Relations) {
     let mut model = Model::new();
@@ -172,19 +176,57 @@ fn changes_of_durations() {
     check(Change::AddNs(u64::MAX), 9, u64::MAX);
 }
 
+/// Every second request has weight 4 and becomes faster by twice as much.
+#[test]
+fn ranges_are_weighted() {
+    let (mut change, mut sample) = (LatencyChange::default(), ReplaySample::default());
+    for number in 0..400_u64 {
+        let (before_ns, weight) = match number % 2 {
+            0 => (1_000_000, Weight::ONE),
+            _ => (2_000_000, Weight::of_threshold(3 << 54)),
+        };
+        let latency_ns = before_ns / 2;
+        let replayed = ReplayedLatency {
+            latency_ns,
+            longest_ns: latency_ns,
+            least_ns: latency_ns,
+            most_ns: latency_ns,
+        };
+        let request = (
+            TraceId(u128::from(number)),
+            number as i64 * 1_000_000,
+            weight,
+        );
+        change.observe(before_ns, latency_ns, weight);
+        sample.observe(request, before_ns, replayed);
+    }
+    assert_eq!(change.faster.rounded(), 1000);
+    let mean = sample.expected(&change.before, &change.after)[0];
+    // (1 × 0.5 ms + 4 × 1 ms) / 5; without weights, 0.75 ms.
+    let (low, high) = mean.change_ns;
+    assert!(
+        low <= -900_000.0 && (-900_000.0..-800_000.0).contains(&high),
+        "{mean:?}"
+    );
+}
+
 #[test]
 fn latencies_before_and_after() {
     let mut change = LatencyChange::default();
-    (1..=100).for_each(|i| change.observe(i * 1000, i * 500));
+    (1..=100).for_each(|i| change.observe(i * 1000, i * 500, Weight::ONE));
     let mut other = LatencyChange::default();
-    other.observe(7, 9);
+    other.observe(7, 9, Weight::of_threshold(3 << 54));
     change.merge(&other);
     assert_eq!(
-        (change.faster, change.slower, change.before.count()),
-        (100, 1, 101)
+        (
+            change.faster.rounded(),
+            change.slower.rounded(),
+            change.before.weighted_count().rounded()
+        ),
+        (100, 4, 104)
     );
     assert!(
-        (change.change_ns(0.5) + 25_000).abs() < 100
+        (change.change_ns(0.5) + 24_000).abs() < 100
             && change.change_ns(0.99) < change.change_ns(0.5)
     );
 }

@@ -8,6 +8,7 @@ use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::SegmentLabel;
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_analysis::sampling::Weight;
 use stroboscope_analysis::segment::Segmenter;
 use stroboscope_analysis::what_if::{
     Change, LatencyChange, ReplaySample, WaitModel, WaitingSample, WhatIf,
@@ -90,8 +91,13 @@ impl Case {
         let mut after = Vec::new();
         for (trace, path) in traces.iter().zip(&paths) {
             let replayed = what_if.replay(trace, path, labels);
-            latency.observe(path.latency_ns, replayed.latency_ns);
-            replays.observe((trace.id, trace.start_ns), path.latency_ns, replayed);
+            let weight = Weight::ONE;
+            latency.observe(path.latency_ns, replayed.latency_ns, weight);
+            replays.observe(
+                (trace.id, trace.start_ns, weight),
+                path.latency_ns,
+                replayed,
+            );
             after.push(replayed.latency_ns);
         }
         let expected = replays.expected(&latency.before, &latency.after);

@@ -6,6 +6,7 @@ use crate::simulator::{Law, Run, run};
 use std::future::Future;
 use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::model::Model;
+use stroboscope_analysis::sampling::Weight;
 use stroboscope_analysis::segment::Segmenter;
 use stroboscope_analysis::what_if::{Change, LatencyChange, WaitModel, WaitingSample, WhatIf};
 
@@ -56,14 +57,17 @@ fn try_case<F: Future<Output = ()> + 'static>(
         before.observe(
             path.latency_ns,
             kept.replay(trace, &path, model.labels()).latency_ns,
+            Weight::ONE,
         );
         after.observe(
             path.latency_ns,
             told.replay(trace, &path, model.labels()).latency_ns,
+            Weight::ONE,
         );
         truth.observe(
             path.latency_ns,
             run(seed, law, Some((operation, change)), &service).1,
+            Weight::ONE,
         );
     }
     let ms = |ns: f64| ns / 1e6;
