@@ -14,7 +14,7 @@ use crate::decode::{CheckedBatch, otlp_json, otlp_logs_json, otlp_logs_protobuf,
 use crate::ledger::{Checkpoint, Ledger, Verdict};
 use crate::limits::Limits;
 use crate::record::Rows;
-use crate::tables::{PartitionRule, Segments, Store, StoreTable, write_rows};
+use crate::tables::{PartitionRule, Segments, Store, StoreTable, sort_and_write};
 use crate::wal::{Payload, PayloadKind, remove_segment, segment_path};
 
 /// Observer of data that has become durable in the tables, such as a live model. Its methods must
@@ -241,10 +241,10 @@ impl Flusher {
             ledger.forget_idle(last_ns);
         }
         // A failed append leaves a segment without records. Its time, 0, would set clocks back.
-        let observer = self.live.as_ref().filter(|_| !scan.payloads.is_empty());
-        let arrived = observer.map(|_| (Box::new(rows.clone()), last_ns));
+        let is_observed = self.live.is_some() && !scan.payloads.is_empty();
         let rule = PartitionRule::received(first_ns, last_ns);
-        let written = write_rows(&self.store, &Segments::one(segment).name(), rows, &rule)?;
+        let name = Segments::one(segment).name();
+        let written = sort_and_write(&self.store, &name, &mut rows, &rule)?;
         self.counters
             .parquet_bytes
             .fetch_add(written.bytes, Relaxed);
@@ -252,7 +252,7 @@ impl Flusher {
             segment,
             ledger,
             paths: written.paths,
-            arrived,
+            arrived: is_observed.then(|| (Box::new(rows), last_ns)),
         })
     }
 

@@ -90,4 +90,5 @@ pub use trace_room::ANALYSED_RECORD_BYTES;
 pub use trace_rows::{SpanRead, TraceRows, TraceTooLarge};
 pub use traces::{TraceReader, sort_spans};
 pub use verify::{Flaw, Recorder, is_readable, verify_file};
+pub(crate) use write::sort_and_write;
 pub use write::{WrittenObjects, write_rows};

@@ -1,6 +1,5 @@
 //! Writes rows as sorted Parquet objects.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -15,12 +14,12 @@ use super::checksum::{ChecksumWriter, seal};
 use super::columns::{DeclaredTable, write_columns};
 use super::names::{ATTRIBUTES, SCHEMA_VERSION, TABLE_KEY, VERSION_KEY};
 use super::objects::{Store, StoreError};
-use super::partition::{Hour, PartitionRule, StoreTable};
+use super::partition::{PartitionRule, StoreTable};
 use super::schema::{Batches, Events, Provenance, Spans, schema};
 use super::shredding::{AttributeColumn, HasAttributes, Shredder};
 use super::stored_operations::FactsWriter;
 use super::texts::TextColumns;
-use crate::record::Rows;
+use crate::record::{BatchRow, ProvenanceRow, Rows};
 
 /// Maximum number of rows that are converted to columns at a time.
 const CHUNK_ROWS: usize = 16_384;
@@ -51,6 +50,19 @@ pub fn write_rows(
     mut rows: Rows,
     rule: &PartitionRule,
 ) -> Result<WrittenObjects, StoreError> {
+    sort_and_write(store, name, &mut rows, rule)
+}
+
+/// Writes rows like [`write_rows`], and leaves them to the caller.
+///
+/// # Errors
+/// Fails under the same conditions as [`write_rows`].
+pub(crate) fn sort_and_write(
+    store: &Store,
+    name: &str,
+    rows: &mut Rows,
+    rule: &PartitionRule,
+) -> Result<WrittenObjects, StoreError> {
     rows.spans
         .sort_unstable_by_key(|row| (row.trace_id, row.start_ns, row.span_id, row.process));
     rows.events
@@ -67,10 +79,12 @@ pub fn write_rows(
         texts: &texts,
         written: WrittenObjects::default(),
     };
-    out.table::<Spans>(StoreTable::Spans, rows.spans, |row| row.start_ns)?;
-    out.table::<Events>(StoreTable::Events, rows.events, |row| row.time_ns)?;
-    out.table::<Batches>(StoreTable::Batches, rows.batches, |row| row.received_ns)?;
-    out.table::<Provenance>(StoreTable::Provenance, rows.provenance, |row| row.time_ns)?;
+    out.table::<Spans>(StoreTable::Spans, &mut rows.spans, |row| row.start_ns)?;
+    out.table::<Events>(StoreTable::Events, &mut rows.events, |row| row.time_ns)?;
+    let received_ns = |row: &BatchRow| row.received_ns;
+    out.table::<Batches>(StoreTable::Batches, &mut rows.batches, received_ns)?;
+    let time_ns = |row: &ProvenanceRow| row.time_ns;
+    out.table::<Provenance>(StoreTable::Provenance, &mut rows.provenance, time_ns)?;
     Ok(out.written)
 }
 
@@ -86,19 +100,15 @@ impl Out<'_> {
     fn table<T: DeclaredTable<Row: HasAttributes>>(
         &mut self,
         table: StoreTable,
-        rows: Vec<T::Row>,
+        rows: &mut [T::Row],
         time_ns: impl Fn(&T::Row) -> i64,
     ) -> Result<(), StoreError> {
-        let mut hours: BTreeMap<Hour, Vec<T::Row>> = BTreeMap::new();
-        for row in rows {
-            hours
-                .entry(self.rule.hour(time_ns(&row)))
-                .or_default()
-                .push(row);
-        }
-        for (hour, rows) in hours {
-            let path = hour.path(table, self.name);
-            self.written.bytes += put_rows::<T>(self.store, table, &path, &rows, self.texts)?;
+        let hour = |row: &T::Row| self.rule.hour(time_ns(row));
+        // Stable, and a single scan if all rows are of one hour, as they mostly are.
+        rows.sort_by_key(hour);
+        for rows in rows.chunk_by(|a, b| hour(a) == hour(b)) {
+            let path = hour(&rows[0]).path(table, self.name);
+            self.written.bytes += put_rows::<T>(self.store, table, &path, rows, self.texts)?;
             self.written.paths.push(path);
         }
         Ok(())
