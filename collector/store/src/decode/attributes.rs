@@ -124,6 +124,7 @@ impl<'a> AttributeColumns<'a> {
             uint: 0,
             double: 0,
             string: 0,
+            json: String::new(),
         }
     }
 
@@ -176,6 +177,8 @@ pub(super) struct AttributeReader<'a> {
     uint: usize,
     double: usize,
     string: usize,
+    /// Buffer for the JSON of one record.
+    json: String,
 }
 
 /// Returns the next unread element of a column, or the default at its end. Only the column of
@@ -189,7 +192,7 @@ fn take<T: Copy + Default>(column: &[T], cursor: &mut usize) -> T {
 impl<'a> AttributeReader<'a> {
     /// Returns the next record's attributes as a JSON object; `None` if it has no attributes.
     pub(super) fn next_json(&mut self) -> Option<Box<str>> {
-        self.next_json_seen(|_, _| {}).map(Into::into)
+        self.next_json_seen(|_, _| {}).map(|json| (**json).into())
     }
 
     /// Returns the next record's attributes as [`next_json`](Self::next_json) does, and passes the
@@ -197,13 +200,15 @@ impl<'a> AttributeReader<'a> {
     pub(super) fn next_json_seen(
         &mut self,
         mut see: impl FnMut(&'a str, &'a str),
-    ) -> Option<String> {
+    ) -> Option<&mut String> {
         let count = take(self.columns.counts, &mut self.record) as usize;
         let attributes = self.columns.attributes?;
         if count == 0 {
             return None;
         }
-        let mut json = String::from("{");
+        let mut json = std::mem::take(&mut self.json);
+        json.clear();
+        json.push('{');
         for at in self.attribute..self.attribute + count {
             if json.len() > 1 {
                 json.push(',');
@@ -217,7 +222,8 @@ impl<'a> AttributeReader<'a> {
         }
         self.attribute += count;
         json.push('}');
-        Some(json)
+        self.json = json;
+        Some(&mut self.json)
     }
 
     /// Appends a value. Returns it if it is a text.
@@ -258,7 +264,14 @@ impl<'a> AttributeReader<'a> {
 }
 
 pub(super) fn push_json_text(json: &mut String, text: &str) {
-    json.push_str(&serde_json::Value::from(text).to_string());
+    let is_plain = |byte| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        json.push('"');
+        json.push_str(text);
+        json.push('"');
+    } else {
+        json.push_str(&serde_json::Value::from(text).to_string());
+    }
 }
 
 /// Attribute with links to other spans. The SDK has no list attributes, so it sends the list as
@@ -286,7 +299,18 @@ fn links_of(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::links_of;
+    use proptest::prelude::*;
+
+    use super::{links_of, push_json_text};
+
+    proptest! {
+        #[test]
+        fn texts_are_those_that_serde_writes(text in r#"[a"\\\x00-\x20\x7fé]{0,6}"#) {
+            let mut json = "x".to_owned();
+            push_json_text(&mut json, &text);
+            prop_assert_eq!(&json[1..], serde_json::Value::from(text).to_string());
+        }
+    }
 
     #[test]
     fn only_links_are_links() {

@@ -139,7 +139,7 @@ impl CheckedBatch {
                 start_ns,
                 end_ns: start_ns.saturating_add(time(spans.duration_ns[i])),
                 flags: spans.flags[i],
-                attributes: json.map(Into::into),
+                attributes: json.map(|json| (**json).into()),
             });
         }
     }
