@@ -47,8 +47,10 @@ class Heatmap {
         this.frame.setAttribute("class", "heatmap-selection");
         this.frame.setAttribute("visibility", "hidden");
         svg.append(this.frame);
-        // Scrolls a heatmap that is wider than the window to the latest requests.
-        for (let box = svg.parentElement; box && box !== figure.parentElement; box = box.parentElement) box.scrollLeft = box.scrollWidth;
+        // Scrolls a heatmap that is wider than the window to the latest requests, in the next frame like `tables.js`.
+        requestAnimationFrame(() => {
+            for (let box = svg.parentElement; box && box !== figure.parentElement; box = box.parentElement) box.scrollLeft = box.scrollWidth;
+        });
         /** @type {{ x: number, y: number } | null} */
         this.begin = null;
         this.isDragged = false;

@@ -262,7 +262,10 @@ export function enhance(root) {
 
 enhance(document);
 
-// In a narrow window, the links form one line that scrolls. Scrolls it to the link of this page.
+// In a narrow window, the links form one line that scrolls. Scrolls it to the link of this page, in the next frame, so that the
+// page is laid out once, after all modules have changed it.
 const here = document.querySelector("header nav [aria-current]");
 const links = here?.closest("nav");
-if (here && links) links.scrollLeft += here.getBoundingClientRect().left - links.getBoundingClientRect().left - links.clientWidth / 3;
+requestAnimationFrame(() => {
+    if (here && links) links.scrollLeft += here.getBoundingClientRect().left - links.getBoundingClientRect().left - links.clientWidth / 3;
+});
