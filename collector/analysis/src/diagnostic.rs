@@ -116,67 +116,37 @@ impl Diagnostic {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        f.write_str(&match self {
             Diagnostic::NegativeSpan { span_id } => {
-                write!(
-                    f,
-                    "span {span_id:016x} ends before it starts; taken as of length zero"
-                )
+                format!("span {span_id:016x} ends before it starts; taken as of length zero")
             }
             Diagnostic::DuplicateSpan { span_id } => {
-                write!(
-                    f,
-                    "several spans have the id {span_id:016x}; only the first to start is used"
-                )
+                format!("several spans have the id {span_id:016x}; only the first to start is used")
             }
-            Diagnostic::MissingParent { span_id, parent_id } => {
-                write!(
-                    f,
-                    "span {span_id:016x} has parent {parent_id:016x}, which is not in the trace; taken as a root"
-                )
-            }
+            Diagnostic::MissingParent { span_id, parent_id } => format!(
+                "span {span_id:016x} has parent {parent_id:016x}, which is not in the trace; taken as a root"
+            ),
             Diagnostic::StartsBeforeParent { span_id } => {
-                write!(
-                    f,
-                    "span {span_id:016x} starts before its parent, on the same host"
-                )
+                format!("span {span_id:016x} starts before its parent, on the same host")
             }
             Diagnostic::ParentCycle { span_id } => {
-                write!(
-                    f,
-                    "span {span_id:016x} is its own ancestor; taken as a root"
-                )
+                format!("span {span_id:016x} is its own ancestor; taken as a root")
             }
             Diagnostic::TooDeep { span_id } => {
-                write!(
-                    f,
-                    "span {span_id:016x} is nested too deep; its task path is shortened"
-                )
+                format!("span {span_id:016x} is nested too deep; its task path is shortened")
             }
             Diagnostic::EventsOutsideSpan { span_id, events } => {
-                write!(
-                    f,
-                    "{events} events of span {span_id:016x} lie outside its interval; not used"
-                )
+                format!("{events} events of span {span_id:016x} lie outside its interval; not used")
             }
-            Diagnostic::EventsOutOfOrder { events } => {
-                write!(
-                    f,
-                    "{events} events come after a later one of their task and host; taken by their times"
-                )
-            }
+            Diagnostic::EventsOutOfOrder { events } => format!(
+                "{events} events come after a later one of their task and host; taken by their times"
+            ),
             Diagnostic::LoneEvents { events } => {
-                write!(
-                    f,
-                    "{events} events are the only ones of their tasks; they make no segment"
-                )
+                format!("{events} events are the only ones of their tasks; they make no segment")
             }
-            Diagnostic::LabelsFull { segments } => {
-                write!(
-                    f,
-                    "{segments} segments have labels for which there is no room; raise the bound on labels"
-                )
-            }
-        }
+            Diagnostic::LabelsFull { segments } => format!(
+                "{segments} segments have labels for which there is no room; raise the bound on labels"
+            ),
+        })
     }
 }
