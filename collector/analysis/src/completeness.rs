@@ -111,12 +111,10 @@ impl fmt::Display for Incomplete {
         match self {
             Incomplete::NoRoot => write!(f, "no root span was recorded"),
             Incomplete::SeveralRoots(roots) => write!(f, "{roots} root spans"),
-            Incomplete::MissingParent { span_id, parent_id } => {
-                write!(
-                    f,
-                    "span {span_id:016x} has parent {parent_id:016x}, which was not recorded"
-                )
-            }
+            Incomplete::MissingParent { span_id, parent_id } => write!(
+                f,
+                "span {span_id:016x} has parent {parent_id:016x}, which was not recorded"
+            ),
             Incomplete::CutOpen { span_id } => {
                 write!(f, "span {span_id:016x} began before recording did")
             }
@@ -172,28 +170,18 @@ pub fn completeness(records: &TraceRecords, losses: &[ProcessLoss]) -> Completen
 
 fn structure(records: &TraceRecords, reasons: &mut Vec<Incomplete>) {
     let ids: foldhash::HashSet<u64> = records.spans.iter().map(|span| span.span_id).collect();
-    let mut roots: Vec<u64> = records
-        .spans
-        .iter()
-        .filter(|span| span.parent_id == 0)
-        .map(|span| span.span_id)
-        .collect();
-    roots.sort_unstable();
-    roots.dedup();
+    let roots = records.spans.iter().filter(|span| span.parent_id == 0);
+    let roots: foldhash::HashSet<u64> = roots.map(|span| span.span_id).collect();
     match roots.len() {
         0 => reasons.push(Incomplete::NoRoot),
         1 => {}
         several => reasons.push(Incomplete::SeveralRoots(several)),
     }
-    for span in records
-        .spans
-        .iter()
-        .filter(|span| span.parent_id != 0 && !ids.contains(&span.parent_id))
-    {
-        reasons.push(Incomplete::MissingParent {
-            span_id: span.span_id,
-            parent_id: span.parent_id,
-        });
+    for span in &records.spans {
+        let (span_id, parent_id) = (span.span_id, span.parent_id);
+        if parent_id != 0 && !ids.contains(&parent_id) {
+            reasons.push(Incomplete::MissingParent { span_id, parent_id });
+        }
     }
 }
 
@@ -216,24 +204,13 @@ fn lossy(records: &TraceRecords, losses: &[ProcessLoss], reasons: &mut Vec<Incom
     if losses.is_empty() {
         return;
     }
-    let from_ns = records
-        .spans
-        .iter()
-        .map(|span| span.start_ns)
-        .min()
-        .unwrap_or(0);
-    let to_ns = records
-        .spans
-        .iter()
-        .map(|span| span.end_ns.max(span.start_ns))
-        .max()
-        .unwrap_or(0);
-    let processes: foldhash::HashSet<u128> = records
-        .spans
-        .iter()
-        .map(|span| span.process)
-        .filter(|process| *process != 0)
-        .collect();
+    let spans = records.spans.iter();
+    let starts_ns = spans.clone().map(|span| span.start_ns);
+    let from_ns = starts_ns.min().unwrap_or(0);
+    let ends_ns = spans.clone().map(|span| span.end_ns.max(span.start_ns));
+    let to_ns = ends_ns.max().unwrap_or(0);
+    let of_spans = spans.map(|span| span.process);
+    let processes: foldhash::HashSet<u128> = of_spans.filter(|process| *process != 0).collect();
     // The trace's interval is closed, a loss's is open at its end.
     let meanwhile = losses.iter().filter(|loss| {
         loss.records > 0
@@ -246,9 +223,7 @@ fn lossy(records: &TraceRecords, losses: &[ProcessLoss], reasons: &mut Vec<Incom
         let records = per_process.entry(loss.process).or_default();
         *records = records.saturating_add(loss.records);
     }
-    reasons.extend(
-        per_process
-            .into_iter()
-            .map(|(process, records)| Incomplete::Lossy { process, records }),
-    );
+    for (process, records) in per_process {
+        reasons.push(Incomplete::Lossy { process, records });
+    }
 }
