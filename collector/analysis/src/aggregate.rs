@@ -21,12 +21,9 @@ const WHOLE: u128 = 1 << 62;
 pub struct ShareSum(u128);
 
 impl ShareSum {
-    fn add(&mut self, part_ns: u64, whole_ns: u64, weight: Weight) {
-        if whole_ns > 0 && part_ns > 0 {
-            let share = u128::from(part_ns) * WHOLE / u128::from(whole_ns);
-            // The sum has room for nearly 2⁵⁰ requests of weight 1.
-            self.0 = self.0.saturating_add(share * u128::from(weight.units()));
-        }
+    fn of(part_ns: u64, whole_ns: u64, weight: Weight) -> ShareSum {
+        let share = u128::from(part_ns) * WHOLE / u128::from(whole_ns.max(1));
+        ShareSum(share * u128::from(weight.units()))
     }
 
     /// Returns the mean share over this number of traces, 0 to 1.
@@ -40,7 +37,14 @@ impl std::ops::Add for ShareSum {
     type Output = ShareSum;
 
     fn add(self, other: ShareSum) -> ShareSum {
+        // The sum has room for nearly 2⁵⁰ requests of weight 1.
         ShareSum(self.0.saturating_add(other.0))
+    }
+}
+
+impl std::ops::AddAssign for ShareSum {
+    fn add_assign(&mut self, other: ShareSum) {
+        *self = *self + other;
     }
 }
 
@@ -93,15 +97,15 @@ impl PathStatistics {
         self.after_answer_ns += other.after_answer_ns;
         self.critical_duration_ns += other.critical_duration_ns;
         self.critical_wait_ns += other.critical_wait_ns;
-        self.duration_shares = self.duration_shares + other.duration_shares;
-        self.wait_shares = self.wait_shares + other.wait_shares;
+        self.duration_shares += other.duration_shares;
+        self.wait_shares += other.wait_shares;
         self.duration.merge(&other.duration);
         self.slack.merge(&other.slack);
     }
 }
 
 /// Statistics of one operation's segments over the [traces](PathAggregate::traces) that took time.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct OperationStatistics {
     /// `service:name`, or an event log's task: see
     /// [`SegmentLabel::operation`](crate::label::SegmentLabel::operation).
@@ -175,8 +179,8 @@ impl PathAggregate {
             self.after_answer.record_weighted(after.duration_ns, weight);
         }
         self.tail_wait_ns += weight.times(path.tail_wait_ns);
-        self.tail_shares
-            .add(path.tail_wait_ns, path.critical_path_ns, weight);
+        let share = |part_ns| ShareSum::of(part_ns, path.critical_path_ns, weight);
+        self.tail_shares += share(path.tail_wait_ns);
         for timing in &path.segments {
             let index = timing.segment.index();
             if self.counted.len() <= index {
@@ -205,12 +209,8 @@ impl PathAggregate {
                 }
                 statistics.critical_duration_ns += weight.times(duration_ns);
                 statistics.critical_wait_ns += weight.times(timing.wait_ns);
-                statistics
-                    .duration_shares
-                    .add(duration_ns, path.critical_path_ns, weight);
-                statistics
-                    .wait_shares
-                    .add(timing.wait_ns, path.critical_path_ns, weight);
+                statistics.duration_shares += share(duration_ns);
+                statistics.wait_shares += share(timing.wait_ns);
             }
         }
     }
@@ -223,7 +223,7 @@ impl PathAggregate {
         self.latency.merge(&other.latency);
         self.after_answer.merge(&other.after_answer);
         self.tail_wait_ns += other.tail_wait_ns;
-        self.tail_shares = self.tail_shares + other.tail_shares;
+        self.tail_shares += other.tail_shares;
         let size = self.segments.len().max(other.segments.len());
         self.segments.resize_with(size, || None);
         // Trace numbers in `counted` are this aggregate's own, so no later trace collides with one
@@ -292,26 +292,14 @@ impl PathAggregate {
                 continue;
             };
             let operation = label.operation();
-            let group =
-                operations
-                    .entry(operation.clone())
-                    .or_insert_with(|| OperationStatistics {
-                        operation,
-                        segments: Vec::new(),
-                        occurrences: WeightedCount::default(),
-                        critical_duration_ns: 0,
-                        critical_wait_ns: 0,
-                        duration_shares: ShareSum::default(),
-                        wait_shares: ShareSum::default(),
-                        duration: Distribution::default(),
-                        slack: Distribution::default(),
-                    });
+            let group = operations.entry(operation.clone()).or_default();
+            group.operation = operation;
             group.segments.push(id);
             group.occurrences += statistics.occurrences;
             group.critical_duration_ns += statistics.critical_duration_ns;
             group.critical_wait_ns += statistics.critical_wait_ns;
-            group.duration_shares = group.duration_shares + statistics.duration_shares;
-            group.wait_shares = group.wait_shares + statistics.wait_shares;
+            group.duration_shares += statistics.duration_shares;
+            group.wait_shares += statistics.wait_shares;
             group.duration.merge(&statistics.duration);
             group.slack.merge(&statistics.slack);
         }
