@@ -145,24 +145,16 @@ impl Anomalies {
         requests.count(weight);
         let mut by_segment: Vec<usize> = (0..path.segments.len()).collect();
         by_segment.sort_unstable_by_key(|i| path.segments[*i].segment);
-        for instances in
-            by_segment.chunk_by(|a, b| path.segments[*a].segment == path.segments[*b].segment)
-        {
+        let segment = |i: usize| path.segments[i].segment;
+        for instances in by_segment.chunk_by(|a, b| segment(*a) == segment(*b)) {
+            let segment = segment(instances[0]);
             let instances = instances.iter().map(|i| &path.segments[*i]);
-            let Some(segment) = instances.clone().next().map(|timing| timing.segment) else {
-                continue;
-            };
-            let critical_ns: u64 = instances
-                .clone()
-                .filter(|timing| timing.critical)
-                .map(|timing| timing.weight_ns())
-                .sum();
-            let is_critical = instances.clone().any(|timing| timing.critical);
+            let critical = instances.clone().filter(|timing| timing.critical);
+            let is_critical = critical.clone().next().is_some();
+            let critical_ns: u64 = critical.map(|timing| timing.weight_ns()).sum();
             // A segment after the answer has no slack to compare with the latency.
-            let slack_ns = instances
-                .filter(|timing| !timing.after_answer)
-                .map(|timing| timing.slack_ns)
-                .min();
+            let in_time = instances.filter(|timing| !timing.after_answer);
+            let slack_ns = in_time.map(|timing| timing.slack_ns).min();
             let groups = self.segments.entry(segment).or_default();
             let group = if is_outlier {
                 &mut groups.outliers
@@ -197,10 +189,9 @@ impl Anomalies {
             let own = self.segments.entry(*segment).or_default();
             own.outliers.merge(&groups.outliers);
             own.others.merge(&groups.others);
-            groups
-                .examples
-                .iter()
-                .for_each(|(Reverse(critical_ns), id)| own.add_example(*critical_ns, *id));
+            for (Reverse(critical_ns), id) in &groups.examples {
+                own.add_example(*critical_ns, *id);
+            }
         }
     }
 
@@ -213,11 +204,8 @@ impl Anomalies {
     /// ([`SIGNIFICANT_Q_VALUE`]) come first. Among these and among the remaining segments, the
     /// largest gain of that share in slow requests comes first.
     pub fn ranked(&self) -> Vec<Anomaly> {
-        let mut anomalies: Vec<Anomaly> = self
-            .segments
-            .iter()
-            .map(|(id, groups)| self.compare(*id, groups))
-            .collect();
+        let compared = |(id, groups): (&SegmentId, &SegmentGroups)| self.compare(*id, groups);
+        let mut anomalies: Vec<Anomaly> = self.segments.iter().map(compared).collect();
         let p_values = |of: fn(&Anomaly) -> f64| anomalies.iter().map(of).collect::<Vec<f64>>();
         let critical = benjamini_hochberg(&p_values(|anomaly| anomaly.critical.p_value));
         let slack = benjamini_hochberg(&p_values(|anomaly| anomaly.slack.p_value));
@@ -238,10 +226,8 @@ impl Anomalies {
             critical_share: group.critical_share.padded_to(requests),
             ..*group
         };
-        let (outliers, others) = (
-            padded(&groups.outliers, self.outliers),
-            padded(&groups.others, self.others),
-        );
+        let outliers = padded(&groups.outliers, self.outliers);
+        let others = padded(&groups.others, self.others);
         Anomaly {
             segment,
             critical: welch(&outliers.critical_share, &others.critical_share),
