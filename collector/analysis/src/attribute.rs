@@ -99,22 +99,11 @@ impl Attribute {
                 status(trail.is_some_and(|trail| trail.has_reached_root))
             }),
             Attribute::Host => {
-                let first = || {
-                    records
-                        .events
-                        .iter()
-                        .min_by_key(|event| (event.ts_ns, event.seq))
-                };
-                let of_log = || {
-                    first()
-                        .filter(|_| records.spans.is_empty())
-                        .map(|event| &event.host)
-                };
-                root()
-                    .map(|root| &root.host)
-                    .or_else(of_log)
-                    .filter(|host| !host.is_empty())
-                    .cloned()
+                let events = records.events.iter();
+                let first = || events.min_by_key(|event| (event.ts_ns, event.seq));
+                let of_log = || Some(&first().filter(|_| records.spans.is_empty())?.host);
+                let host = root().map(|root| &root.host).or_else(of_log);
+                host.filter(|host| !host.is_empty()).cloned()
             }
         }
     }
@@ -125,15 +114,13 @@ impl Attribute {
         &self,
         records: &'a TraceRecords,
     ) -> Vec<(&'a SpanRecord, Arc<str>)> {
-        let kinds = if *self == Attribute::Kind {
-            recorded_kinds(records)
-        } else {
-            HashMap::default()
-        };
-        let failed: HashSet<u64> = match self {
-            Attribute::Status => failed_spans(records).collect(),
-            _ => HashSet::default(),
-        };
+        let mut kinds: HashMap<u64, &Arc<str>> = HashMap::default();
+        let mut failed: HashSet<u64> = HashSet::default();
+        match self {
+            Attribute::Kind => kinds = recorded_kinds(records),
+            Attribute::Status => failed.extend(failed_spans(records)),
+            _ => {}
+        }
         let of_span = |span: &'a SpanRecord| match self {
             Attribute::Service => Some(span.service.clone()),
             Attribute::Host => Some(span.host.clone()).filter(|host| !host.is_empty()),
@@ -142,11 +129,9 @@ impl Attribute {
             Attribute::Operation => Some(span.operation().into()),
             Attribute::Recorded(_) => None,
         };
-        records
-            .spans
-            .iter()
-            .filter_map(|span| Some((span, of_span(span)?)))
-            .collect()
+        let spans = records.spans.iter();
+        let valued = spans.filter_map(|span| Some((span, of_span(span)?)));
+        valued.collect()
     }
 }
 
@@ -160,9 +145,8 @@ fn kind(span: &SpanRecord, recorded: &HashMap<u64, &Arc<str>>) -> Arc<str> {
     } else if span.flags.contains(SpanFlags::CLIENT) {
         "client".into()
     } else {
-        recorded
-            .get(&span.span_id)
-            .map_or_else(|| "internal".into(), |kind| (*kind).clone())
+        let kind = recorded.get(&span.span_id);
+        kind.map_or_else(|| "internal".into(), |kind| (*kind).clone())
     }
 }
 
@@ -170,12 +154,10 @@ fn kind(span: &SpanRecord, recorded: &HashMap<u64, &Arc<str>>) -> Arc<str> {
 /// the alphabetically first one counts.
 fn recorded_kinds(records: &TraceRecords) -> HashMap<u64, &Arc<str>> {
     let mut kinds: HashMap<u64, &Arc<str>> = HashMap::default();
-    for said in records
-        .attributes
-        .iter()
-        .filter(|said| &*said.key == KIND_RECORDED)
-    {
-        if let RecordOwner::Span(id) = said.owner {
+    for said in &records.attributes {
+        if let RecordOwner::Span(id) = said.owner
+            && &*said.key == KIND_RECORDED
+        {
             let kept = kinds.entry(id).or_insert(&said.value);
             *kept = (*kept).min(&said.value);
         }
