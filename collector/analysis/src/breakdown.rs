@@ -75,8 +75,8 @@ impl Breakdown {
             }
         }
         for (number, part_ns) in critical_ns.into_iter().filter(|(_, part_ns)| *part_ns > 0) {
-            let step =
-                u128::from(part_ns) * SHARE_STEPS as u128 / u128::from(path.critical_path_ns);
+            let whole_ns = u128::from(path.critical_path_ns);
+            let step = u128::from(part_ns) * SHARE_STEPS as u128 / whole_ns;
             let shares = &mut self.categories.entry(number).or_default().shares;
             shares.entry(step as usize).or_default().count(weight);
         }
@@ -110,11 +110,11 @@ impl Breakdown {
         let listed: WeightedCount = shares.into_iter().flat_map(BTreeMap::values).copied().sum();
         // Requests in which the category is not critical at all have a share of 0.
         let mut upto = self.requests.estimate() - listed.estimate();
-        let mut point = |step: usize| {
+        let point = |step: usize| {
             upto += of_step(step).map_or(0.0, |requests| requests.estimate());
             self.requests.mean(upto)
         };
-        (0..=SHARE_STEPS).map(&mut point).collect()
+        (0..=SHARE_STEPS).map(point).collect()
     }
 }
 
@@ -146,9 +146,8 @@ impl StratifiedBreakdown {
 
     fn stratum(&mut self, name: &str) -> &mut Breakdown {
         let fits = self.strata.len() < STRATA_MAX || self.strata.contains_key(name);
-        self.strata
-            .entry(if fits { name } else { OTHER_STRATUM }.to_string())
-            .or_default()
+        let name = if fits { name } else { OTHER_STRATUM };
+        self.strata.entry(name.to_string()).or_default()
     }
 
     /// Returns the breakdown of each stratum, in order of name.
@@ -193,18 +192,12 @@ impl QuantileSample {
     /// Divides the sample into this number of strata of about equally many values. Returns the
     /// upper edge of each but the last, which has none. Returns no edges if the sample is empty.
     pub fn edges(&self, strata: usize) -> Vec<f64> {
-        let mut values: Vec<f64> = self
-            .kept
-            .iter()
-            .map(|(_, bits)| f64::from_bits(*bits))
-            .collect();
+        let kept = self.kept.iter();
+        let mut values: Vec<f64> = kept.map(|(_, bits)| f64::from_bits(*bits)).collect();
         values.sort_unstable_by(f64::total_cmp);
-        let edge = |number: usize| {
-            values
-                .get((values.len() * number / strata.max(1)).max(1) - 1)
-                .copied()
-        };
-        (1..strata).filter_map(edge).collect()
+        let place = |number: usize| (values.len() * number / strata).max(1) - 1;
+        let edges = (1..strata).filter_map(|number| values.get(place(number)).copied());
+        edges.collect()
     }
 }
 

@@ -63,9 +63,9 @@ pub struct ByRoot {
 impl FromIterator<(String, RootStatistics)> for ByRoot {
     fn from_iter<T: IntoIterator<Item = (String, RootStatistics)>>(roots: T) -> ByRoot {
         let mut by_root = ByRoot::default();
-        roots
-            .into_iter()
-            .for_each(|(root, statistics)| by_root.of(&root).merge(&statistics));
+        for (root, statistics) in roots {
+            by_root.of(&root).merge(&statistics);
+        }
         by_root
     }
 }
@@ -74,12 +74,10 @@ impl ByRoot {
     /// Counts a recorded request.
     pub fn count(&mut self, root: &str, has_caller: bool, is_complete: bool, weight: Weight) {
         let statistics = self.of(root);
-        let counted = if is_complete {
-            &mut statistics.complete
-        } else {
-            &mut statistics.incomplete
-        };
-        counted.count(weight);
+        match is_complete {
+            true => statistics.complete.count(weight),
+            false => statistics.incomplete.count(weight),
+        }
         if has_caller {
             statistics.with_caller.count(weight);
         }
@@ -93,18 +91,16 @@ impl ByRoot {
             statistics.latency.record_weighted(latency_ns, weight);
         }
         if after_answer_ns > 0 {
-            statistics
-                .after_answer
-                .record_weighted(after_answer_ns, weight);
+            let after_answer = &mut statistics.after_answer;
+            after_answer.record_weighted(after_answer_ns, weight);
         }
     }
 
     /// Adds the statistics of `other`.
     pub fn merge(&mut self, other: &ByRoot) {
-        other
-            .roots
-            .iter()
-            .for_each(|(root, statistics)| self.of(root).merge(statistics));
+        for (root, statistics) in &other.roots {
+            self.of(root).merge(statistics);
+        }
     }
 
     fn of(&mut self, root: &str) -> &mut RootStatistics {
@@ -121,18 +117,12 @@ impl ByRoot {
     /// Ranks the root operations: those with known callers first, then by total latency and by
     /// number of requests, the largest first.
     pub fn ranked(&self) -> Vec<(&str, &RootStatistics)> {
-        let mut ranked: Vec<_> = self
-            .roots
-            .iter()
-            .map(|(root, statistics)| (root.as_str(), statistics))
-            .collect();
+        let roots = self.roots.iter();
+        let mut ranked: Vec<_> = roots.map(|(root, of)| (root.as_str(), of)).collect();
         // The sort is stable: equals stay in order of name.
         ranked.sort_by_key(|(_, of)| {
-            std::cmp::Reverse((
-                of.has_caller(),
-                of.latency.sum_ns(),
-                of.requests().rounded(),
-            ))
+            let requests = of.requests().rounded();
+            std::cmp::Reverse((of.has_caller(), of.latency.sum_ns(), requests))
         });
         ranked
     }
@@ -142,11 +132,7 @@ impl ByRoot {
     pub fn share(&self, root: &str) -> f64 {
         let all_ns: u128 = self.roots.values().map(|of| of.latency.sum_ns()).sum();
         let own_ns = self.roots.get(root).map_or(0, |of| of.latency.sum_ns());
-        if all_ns == 0 {
-            0.0
-        } else {
-            own_ns as f64 / all_ns as f64
-        }
+        own_ns as f64 / all_ns.max(1) as f64
     }
 
     /// Reports whether some requests with a latency have a root operation with known callers, and
@@ -160,8 +146,9 @@ impl ByRoot {
     /// there are no such latencies, returns those of all requests.
     pub fn headline(&self) -> Distribution {
         let mut latency = Distribution::default();
-        self.headline_roots()
-            .for_each(|(_, of)| latency.merge(&of.latency));
+        for (_, of) in self.headline_roots() {
+            latency.merge(&of.latency);
+        }
         latency
     }
 
