@@ -10,10 +10,11 @@
 
 use crate::attribute::Attribute;
 use crate::label::SegmentLabel;
-use crate::record::{RecordOwner, SEVERAL_VALUES, SpanFlags, TraceRecords};
+use crate::record::{RecordOwner, SEVERAL_VALUES, SpanFlags, SpanRecord, TraceRecords};
 use crate::task_path;
 use crate::text_map::AddressCache;
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -67,13 +68,12 @@ impl SpanKinds {
     /// Records the kinds of a trace's spans.
     pub fn observe(&mut self, records: &TraceRecords) {
         let kinds = SpanFlags::CLIENT.with(SpanFlags::SERVER).0;
-        for span in records
-            .spans
-            .iter()
-            .filter(|span| span.flags.0 & kinds != 0)
-        {
+        for span in &records.spans {
             let flags = span.flags.0 & kinds;
             let texts = [&span.service, &span.name];
+            if flags == 0 {
+                continue;
+            }
             let known = self.known.get(texts).copied().unwrap_or(0);
             if known & flags == flags {
                 continue;
@@ -85,10 +85,9 @@ impl SpanKinds {
 
     /// Adds the kinds of `other`.
     pub fn merge(&mut self, other: &SpanKinds) {
-        other
-            .flags
-            .iter()
-            .for_each(|(operation, flags)| self.take(operation.clone(), *flags));
+        for (operation, flags) in &other.flags {
+            self.take(operation.clone(), *flags);
+        }
     }
 
     fn take(&mut self, operation: String, flags: u32) {
@@ -100,33 +99,26 @@ impl SpanKinds {
     /// Returns the category of a segment by the rule of the [module](self).
     pub fn category(&self, label: &SegmentLabel) -> Category {
         let is = |operation: &str, kind: SpanFlags| {
-            self.flags
-                .get(operation)
-                .is_some_and(|flags| SpanFlags(*flags).contains(kind))
+            let flags = self.flags.get(operation);
+            flags.is_some_and(|flags| SpanFlags(*flags).contains(kind))
         };
         if is(&label.operation(), SpanFlags::CLIENT) {
             return Category::Network;
         }
-        let mut path = label.task.split(task_path::JOINT).map(|component| {
-            // Treat the component as a task of its own.
-            SegmentLabel {
-                task: component.into(),
-                ..label.clone()
-            }
-            .operation()
-        });
-        let no_servers = || {
-            !self
-                .flags
-                .values()
-                .any(|flags| SpanFlags(*flags).contains(SpanFlags::SERVER))
-        };
+        let mut path = label.task.split(task_path::JOINT).map(operation_of);
+        let is_server = |flags: &u32| SpanFlags(*flags).contains(SpanFlags::SERVER);
+        let no_servers = || !self.flags.values().any(is_server);
         if path.any(|operation| is(&operation, SpanFlags::SERVER)) || no_servers() {
             Category::Server
         } else {
             Category::Client
         }
     }
+}
+
+/// Returns the operation of a task.
+fn operation_of(task: &str) -> String {
+    SegmentLabel::new(task, "", "").operation()
 }
 
 /// Maximum number of values of an attribute other than the service. Further values are ignored.
@@ -169,17 +161,12 @@ impl OperationValues {
             // A label contains its operation, so nothing needs to be counted.
             Attribute::Operation => {}
             Attribute::Service | Attribute::Host | Attribute::Kind | Attribute::Status => {
-                let of_spans = self.attribute.of_spans(records);
-                for (span, value) in of_spans {
+                for (span, value) in self.attribute.of_spans(records) {
                     self.take(&span.operation(), &value, 1);
                 }
                 if self.attribute == Attribute::Host {
                     for event in records.events.iter().filter(|event| !event.host.is_empty()) {
-                        self.take(
-                            &SegmentLabel::new(&event.task, "", "").operation(),
-                            &event.host,
-                            1,
-                        );
+                        self.take(&operation_of(&event.task), &event.host, 1);
                     }
                 }
             }
@@ -188,30 +175,21 @@ impl OperationValues {
     }
 
     fn observe_recorded(&mut self, records: &TraceRecords, key: &str) {
-        let mut said = records
-            .attributes
-            .iter()
-            .filter(|attribute| &*attribute.key == key)
-            .peekable();
+        let attributes = records.attributes.iter();
+        let mut said = attributes.filter(|said| &*said.key == key).peekable();
         if said.peek().is_none() {
             return;
         }
-        let spans: foldhash::HashMap<u64, String> = records
-            .spans
-            .iter()
-            .map(|span| (span.span_id, span.operation()))
-            .collect();
-        let tasks: FxHashMap<u32, &Arc<str>> = records
-            .events
-            .iter()
-            .map(|event| (event.seq, &event.task))
-            .collect();
+        let spans = records.spans.iter();
+        let spans: foldhash::HashMap<u64, &SpanRecord> =
+            spans.map(|span| (span.span_id, span)).collect();
+        let events = records.events.iter();
+        let tasks: FxHashMap<u32, &Arc<str>> =
+            events.map(|event| (event.seq, &event.task)).collect();
         for attribute in said {
             let operation = match attribute.owner {
-                RecordOwner::Span(id) => spans.get(&id).cloned(),
-                RecordOwner::Event(seq) => tasks
-                    .get(&seq)
-                    .map(|task| SegmentLabel::new(task, "", "").operation()),
+                RecordOwner::Span(id) => spans.get(&id).map(|span| span.operation()),
+                RecordOwner::Event(seq) => tasks.get(&seq).map(|task| operation_of(task)),
                 // The attribute belongs to an instant, not to the operation.
                 RecordOwner::InSpan(..) => None,
             };
@@ -224,27 +202,21 @@ impl OperationValues {
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &OperationValues) {
         for (operation, values) in &other.counts {
-            values
-                .iter()
-                .for_each(|(value, count)| self.take(operation, value, *count));
+            for (value, count) in values {
+                self.take(operation, value, *count);
+            }
         }
     }
 
     fn take(&mut self, operation: &str, value: &Arc<str>, count: u64) {
+        let (values, counts) = (&mut self.values, &mut self.counts);
         // Services need no limit: the limit on operations bounds them too.
         let is_bounded = self.attribute == Attribute::Service;
-        let value_fits =
-            is_bounded || self.values.len() < VALUES_MAX || self.values.contains(value);
-        let operation_fits =
-            self.counts.len() < OPERATIONS_MAX || self.counts.contains_key(operation);
-        if value_fits && operation_fits {
-            self.values.insert(value.clone());
-            *self
-                .counts
-                .entry(operation.to_owned())
-                .or_default()
-                .entry(value.clone())
-                .or_default() += count;
+        let value_fits = is_bounded || values.len() < VALUES_MAX || values.contains(value);
+        if value_fits && (counts.len() < OPERATIONS_MAX || counts.contains_key(operation)) {
+            values.insert(value.clone());
+            let of_operation = counts.entry(operation.to_owned()).or_default();
+            *of_operation.entry(value.clone()).or_default() += count;
         }
     }
 
@@ -257,25 +229,17 @@ impl OperationValues {
         }
         let components = label.task.split(task_path::JOINT).collect::<Vec<_>>();
         components.iter().rev().find_map(|component| {
-            let operation = SegmentLabel {
-                task: (*component).into(),
-                ..label.clone()
-            }
-            .operation();
-            let counts = self.counts.get(&operation)?;
+            let counts = self.counts.get(&operation_of(component))?;
             let all: u64 = counts.values().sum();
-            let most = counts
-                .iter()
-                .max_by_key(|(value, count)| (**count, std::cmp::Reverse(*value)));
-            let is_one = |count: u64| count as f64 >= ONE_VALUE_MIN * all as f64;
+            let ranked = counts.iter();
+            let (value, count) = ranked.max_by_key(|(value, count)| (**count, Reverse(*value)))?;
             // A segment's time cannot be split between several recorded values.
             let is_recorded = matches!(self.attribute, Attribute::Recorded(_));
-            most.map(|(value, count)| {
-                if is_recorded && !is_one(*count) {
-                    SEVERAL_VALUES.into()
-                } else {
-                    value.clone()
-                }
+            let is_one = *count as f64 >= ONE_VALUE_MIN * all as f64;
+            Some(if is_recorded && !is_one {
+                SEVERAL_VALUES.into()
+            } else {
+                value.clone()
             })
         })
     }
