@@ -3,7 +3,7 @@
 
 use super::anchors::{Anchor, Anchors};
 use super::evidence::{ClockEvidence, HOSTS_MAX};
-use super::island::{Neighbours, Step, Way, components, tie_by_kernels, ways};
+use super::island::{Neighbours, Step, Way, components, tie, tie_by_kernels, ways};
 use super::kernel_clock::KernelClock;
 use super::pair::{PairReport, lines, pair_reports, verdict};
 use super::pair_evidence::{PairEvidence, Verdict};
@@ -35,77 +35,59 @@ impl ClockEvidence {
     /// Without a reference, chooses the host with the most round trips (on a tie, the first by
     /// name).
     pub fn align(&self, reference: Option<&str>) -> Alignment {
-        Alignment::of(self, reference)
-    }
-}
-
-impl Alignment {
-    fn of(evidence: &ClockEvidence, reference: Option<&str>) -> Alignment {
-        let resolutions = evidence
-            .hosts
-            .iter()
-            .map(|host| (host.clone(), evidence.resolution(host)))
-            .collect();
-        let lines = lines(evidence);
-        let verdicts: BTreeMap<_, _> = evidence
-            .by_pair
-            .iter()
-            .filter_map(|(pair, of_pair)| {
-                let pair = <(Arc<str>, Arc<str>)>::from(pair.clone());
-                let slop_ns = evidence.slop_ns(&pair.0, &pair.1);
-                let judged = verdict(&pair, of_pair, lines.get(&pair), slop_ns)?;
-                Some((pair, judged))
-            })
-            .collect();
-        let mut neighbours = neighbours(evidence, &verdicts, &lines);
-        let tied = components(&evidence.hosts, &neighbours);
-        tie_by_kernels(&tied, &evidence.kernel_clocks, &mut neighbours);
+        let of_host = |host: &Arc<str>| (host.clone(), self.resolution(host));
+        let lines = lines(self);
+        let judged = |(pair, of_pair): (&[Arc<str>; 2], &PairEvidence)| {
+            let pair = <(Arc<str>, Arc<str>)>::from(pair.clone());
+            let slop_ns = self.slop_ns(&pair.0, &pair.1);
+            let judged = verdict(&pair, of_pair, lines.get(&pair), slop_ns)?;
+            Some((pair, judged))
+        };
+        let verdicts: BTreeMap<_, _> = self.by_pair.iter().filter_map(judged).collect();
+        let mut neighbours = neighbours(self, &verdicts, &lines);
+        let tied = components(&self.hosts, &neighbours);
+        tie_by_kernels(&tied, &self.kernel_clocks, &mut neighbours);
         let reference = match reference {
             Some(named) => Some(Arc::from(named)),
-            None => busiest(evidence, evidence.hosts.iter()),
+            None => busiest(self, self.hosts.iter()),
         };
         // A reference host without evidence is an island of its own.
-        let hosts = evidence.hosts.iter().chain(&reference).cloned().collect();
-        // The island of the reference host is the first.
+        let hosts = self.hosts.iter().chain(&reference).cloned().collect();
         let mut tied = components(&hosts, &neighbours);
-        tied.sort_by_key(|hosts| {
-            reference
-                .as_ref()
-                .is_none_or(|reference| !hosts.contains(reference))
-        });
+        let of_island =
+            |hosts: &BTreeSet<Arc<str>>| reference.clone().filter(|of| hosts.contains(of));
+        // The island of the reference host is the first.
+        tied.sort_by_key(|hosts| of_island(hosts).is_none());
         let (mut all_ways, mut unaligned) = (BTreeMap::new(), Vec::new());
         for (island, hosts) in (0u32..).zip(&tied) {
-            let own = reference
-                .clone()
-                .filter(|reference| hosts.contains(reference));
+            let own = of_island(hosts);
             if own.is_none() {
                 unaligned.extend(hosts.iter().cloned());
             }
-            if let Some(own) = own.or_else(|| busiest(evidence, hosts.iter())) {
+            if let Some(own) = own.or_else(|| busiest(self, hosts.iter())) {
                 all_ways.append(&mut ways(&neighbours, &own, island));
             }
         }
         unaligned.sort_unstable();
-        let disbelieved = evidence
-            .by_pair
-            .iter()
-            .filter(|(_, of_pair)| !of_pair.lines_are_in_order());
+        let pairs = self.by_pair.iter().map(|(_, of_pair)| of_pair);
+        let disbelieved = pairs.filter(|of_pair| !of_pair.lines_are_in_order());
+        let disbelieved_lines = disbelieved.map(|of_pair| of_pair.for_clocks).sum();
+        let islands = tied.into_iter().map(Vec::from_iter).collect();
         Alignment {
             reference,
             ways: all_ways,
             unaligned,
-            islands: tied
-                .into_iter()
-                .map(|hosts| hosts.into_iter().collect())
-                .collect(),
-            resolutions,
-            pairs: pair_reports(evidence, &verdicts),
+            islands,
+            resolutions: self.hosts.iter().map(of_host).collect(),
+            pairs: pair_reports(self, &verdicts),
             verdicts,
-            kernel_clocks: evidence.kernel_clocks.clone(),
-            disbelieved_lines: disbelieved.map(|(_, of_pair)| of_pair.for_clocks).sum(),
+            kernel_clocks: self.kernel_clocks.clone(),
+            disbelieved_lines,
         }
     }
+}
 
+impl Alignment {
     /// Returns the host to whose clock the others on its island are corrected, or `None` if there
     /// is no host at all.
     pub fn reference(&self) -> Option<&str> {
@@ -133,10 +115,8 @@ impl Alignment {
 
     /// Returns the resolution of a host's timestamps; [`Resolution::EXACT`] for an unknown host.
     pub fn resolution(&self, host: &str) -> Resolution {
-        self.resolutions
-            .get(host)
-            .copied()
-            .unwrap_or(Resolution::EXACT)
+        let known = self.resolutions.get(host).copied();
+        known.unwrap_or(Resolution::EXACT)
     }
 
     /// Returns the status of a host's clock as reported by its kernel, or `None` without a report.
@@ -146,19 +126,16 @@ impl Alignment {
 
     /// Iterates over the hosts whose kernels report an unsynchronised clock, by name.
     pub fn unsynchronised(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.kernel_clocks
-            .iter()
-            .filter(|(_, said)| !said.synchronised)
-            .map(|(host, _)| host)
+        let off = self.kernel_clocks.iter().filter(|of| !of.1.synchronised);
+        off.map(|(host, _)| host)
     }
 
     /// Iterates over the pairs of hosts with the verdict [`Verdict::Contradictory`], by name. Such
     /// a pair does not connect its hosts.
     pub fn contradictory(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
-        self.verdicts
-            .iter()
-            .filter(|(_, verdict)| **verdict == Verdict::Contradictory)
-            .map(|(pair, _)| pair)
+        let judged = self.verdicts.iter();
+        let found = judged.filter(|(_, verdict)| **verdict == Verdict::Contradictory);
+        found.map(|(pair, _)| pair)
     }
 
     /// Returns the number of event-log tasks that support the timestamps against the order of
@@ -170,18 +147,14 @@ impl Alignment {
 
     /// Reports whether any pair of clocks differs ([`Verdict::Differ`]).
     pub fn is_needed(&self) -> bool {
-        self.verdicts
-            .values()
-            .any(|verdict| *verdict == Verdict::Differ)
+        self.verdicts.values().any(|of| *of == Verdict::Differ)
     }
 
     /// Reports whether every timestamp is exact as recorded and all hosts are on one island.
     pub fn is_exact(&self) -> bool {
+        let mut resolutions = self.resolutions.values();
         self.ways.values().all(|way| *way == Way::default())
-            && self
-                .resolutions
-                .values()
-                .all(|resolution| resolution.tick_ns == 0)
+            && resolutions.all(|resolution| resolution.tick_ns == 0)
     }
 
     /// Reports whether `guess`, an alignment from fewer traces, treats every host like this
@@ -190,10 +163,8 @@ impl Alignment {
     /// may be up to twice as wide.
     pub fn is_as(&self, guess: &Alignment) -> bool {
         let exact = Way::default();
-        let way =
-            |alignment: &Alignment, host: &str| alignment.ways.get(host).unwrap_or(&exact).clone();
         let does_alike = |host: &Arc<str>| {
-            let (own, guessed) = (way(self, host), way(guess, host));
+            let [own, guessed] = [self, guess].map(|of| of.ways.get(host).unwrap_or(&exact));
             let is_way_alike = match (own.agreed_ns(), guessed.agreed_ns()) {
                 (Some(own_ns), Some(guessed_ns)) => {
                     let widest_ns = own_ns.saturating_mul(2);
@@ -221,10 +192,8 @@ impl Alignment {
     /// error bound in nanoseconds. Returns `None` for a host that is not on the reference host's
     /// island.
     pub fn convert(&self, host: &str, at_ns: i64) -> Option<(i64, u64)> {
-        self.ways
-            .get(host)
-            .filter(|way| way.island == 0)
-            .map(|way| way.convert(at_ns))
+        let way = self.ways.get(host).filter(|way| way.island == 0);
+        way.map(|way| way.convert(at_ns))
     }
 
     /// Reports whether the alignment takes every clock as recorded, so that durations stay.
@@ -307,19 +276,12 @@ impl Alignment {
         let contradicts = |r: &&super::RoundTrip| {
             let client = self.convert(&r.client, r.client_ns);
             let server = self.convert(&r.server, r.server_ns);
-            let slop_ns = self
-                .resolution(&r.client)
-                .tick_ns
-                .saturating_add(self.resolution(&r.server).tick_ns);
-            client.zip(server).is_some_and(
-                |((client_ns, client_error), (server_ns, server_error))| {
-                    let allowed = r
-                        .error_ns()
-                        .saturating_add(client_error)
-                        .saturating_add(server_error);
-                    client_ns.abs_diff(server_ns) > allowed.saturating_add(slop_ns)
-                },
-            )
+            let ticks_ns = [&r.client, &r.server].map(|host| self.resolution(host).tick_ns);
+            client.zip(server).is_some_and(|(client, server)| {
+                let errors_ns = [r.error_ns(), client.1, server.1, ticks_ns[0], ticks_ns[1]];
+                let allowed_ns = errors_ns.into_iter().fold(0, u64::saturating_add);
+                client.0.abs_diff(server.0) > allowed_ns
+            })
         };
         round_trips(records).0.iter().filter(contradicts).count() as u64
     }
@@ -337,10 +299,9 @@ fn busiest<'a>(
             }
         }
     }
-    round_trips
-        .into_iter()
-        .min_by_key(|(_, count)| Reverse(*count))
-        .map(|(host, _)| host.clone())
+    let counted = round_trips.into_iter();
+    let most = counted.min_by_key(|(_, count)| Reverse(*count));
+    most.map(|(host, _)| host.clone())
 }
 
 /// Returns the steps between the clocks of neighbouring hosts. The step between agreeing clocks
@@ -355,46 +316,27 @@ fn neighbours(
     lines: &BTreeMap<(Arc<str>, Arc<str>), Anchors>,
 ) -> Neighbours {
     let mut neighbours = Neighbours::new();
-    let mut tie = |pair: &(Arc<str>, Arc<str>), back: Step, forth: Step| {
-        neighbours
-            .entry(pair.1.clone())
-            .or_default()
-            .insert(pair.0.clone(), back);
-        neighbours
-            .entry(pair.0.clone())
-            .or_default()
-            .insert(pair.1.clone(), forth);
-    };
-    let of = |wanted: Verdict| {
-        verdicts
-            .iter()
-            .filter(move |(_, verdict)| **verdict == wanted)
-    };
+    let of = |wanted: Verdict| verdicts.iter().filter(move |of| *of.1 == wanted);
     for (pair, _) in of(Verdict::Agree) {
         let known = evidence.by_pair.get(&pair.clone().into());
         let is_crossed = known.is_some_and(PairEvidence::are_lines_compared);
         let line = lines.get(pair).filter(|_| is_crossed);
         let same = Step::Same(line.map_or(0, Anchors::agreed_ns));
-        tie(pair, same.clone(), same);
+        tie(&mut neighbours, (&pair.0, &pair.1), same.clone(), same);
     }
-    let hosts: BTreeSet<Arc<str>> = verdicts
-        .keys()
-        .flat_map(|(a, b)| [a.clone(), b.clone()])
-        .collect();
+    let pairs = verdicts.keys();
+    let hosts = pairs.flat_map(|(a, b)| [a.clone(), b.clone()]).collect();
     let agreeing = components(&hosts, &neighbours);
     let numbered = agreeing.iter().enumerate();
     let number_of: BTreeMap<&Arc<str>, usize> = numbered
         .flat_map(|(number, hosts)| hosts.iter().map(move |host| (host, number)))
         .collect();
     let together = |(a, b): &(Arc<str>, Arc<str>)| {
-        number_of
-            .get(a)
-            .copied()
-            .filter(|number| number_of.get(b) == Some(number))
+        let number = number_of.get(a).copied();
+        number.filter(|number| number_of.get(b) == Some(number))
     };
-    let torn: BTreeSet<usize> = of(Verdict::Differ)
-        .filter_map(|(pair, _)| together(pair))
-        .collect();
+    let differing = of(Verdict::Differ).map(|(pair, _)| pair);
+    let torn: BTreeSet<usize> = differing.filter_map(together).collect();
     let is_torn = |pair: &(Arc<str>, Arc<str>)| together(pair).is_some_and(|at| torn.contains(&at));
     let measured = verdicts.iter().filter(|(pair, verdict)| match verdict {
         Verdict::Differ => true,
@@ -407,14 +349,7 @@ fn neighbours(
             let forth: Vec<Anchor> = back.iter().map(|anchor| anchor.flipped()).collect();
             if let (Some(back), Some(forth)) = (Anchors::of(back), Anchors::of(forth)) {
                 let (back, forth) = (Step::Line(Arc::new(back)), Step::Line(Arc::new(forth)));
-                neighbours
-                    .entry(pair.1.clone())
-                    .or_default()
-                    .insert(pair.0.clone(), back);
-                neighbours
-                    .entry(pair.0.clone())
-                    .or_default()
-                    .insert(pair.1.clone(), forth);
+                tie(&mut neighbours, (&pair.0, &pair.1), back, forth);
             }
         }
     }

@@ -54,12 +54,11 @@ impl Way {
     }
 
     pub(super) fn convert(&self, at_ns: i64) -> (i64, u64) {
-        self.steps
-            .iter()
-            .fold((at_ns, 0), |(at_ns, error_ns), step| {
-                let (at_ns, more_ns) = step.convert(at_ns);
-                (at_ns, error_ns.saturating_add(more_ns))
-            })
+        let steps = self.steps.iter();
+        steps.fold((at_ns, 0), |(at_ns, error_ns), step| {
+            let (at_ns, more_ns) = step.convert(at_ns);
+            (at_ns, error_ns.saturating_add(more_ns))
+        })
     }
 }
 
@@ -94,10 +93,8 @@ pub(super) fn tie_by_kernels(
     neighbours: &mut Neighbours,
 ) {
     let error_ns = |host: &Arc<str>| {
-        kernel_clocks
-            .get(host)
-            .filter(|said| said.synchronised)
-            .map(|said| (said.max_error_ns, host.clone()))
+        let clock = kernel_clocks.get(host).filter(|clock| clock.synchronised);
+        clock.map(|clock| (clock.max_error_ns, host.clone()))
     };
     let best_of = |component: &BTreeSet<Arc<str>>| component.iter().filter_map(error_ns).min();
     let mut best: Vec<(u64, Arc<str>)> = components.iter().filter_map(best_of).collect();
@@ -106,15 +103,21 @@ pub(super) fn tie_by_kernels(
         return;
     };
     for (error_ns, host) in others {
-        let tie = Step::Same(error_ns.saturating_add(*hub_error_ns));
-        neighbours
-            .entry(hub.clone())
-            .or_default()
-            .insert(host.clone(), tie.clone());
-        neighbours
-            .entry(host.clone())
-            .or_default()
-            .insert(hub.clone(), tie);
+        let step = Step::Same(error_ns.saturating_add(*hub_error_ns));
+        tie(neighbours, (hub, host), step.clone(), step);
+    }
+}
+
+/// Connects two hosts: by `back` from the second to the first, and by `forth` the other way.
+pub(super) fn tie(
+    neighbours: &mut Neighbours,
+    (a, b): (&Arc<str>, &Arc<str>),
+    back: Step,
+    forth: Step,
+) {
+    for (from, to, step) in [(b, a, back), (a, b, forth)] {
+        let steps = neighbours.entry(from.clone()).or_default();
+        steps.insert(to.clone(), step);
     }
 }
 
@@ -131,17 +134,10 @@ pub(super) fn ways(
             continue;
         }
         let first = neighbours.get(&host).and_then(|near| near.get(&next));
-        let rest = ways
-            .get(&next)
-            .map(|way| way.steps.clone())
-            .unwrap_or_default();
         // Identical clocks need no step.
-        let steps = first
-            .filter(|step| **step != Step::Same(0))
-            .cloned()
-            .into_iter()
-            .chain(rest)
-            .collect();
+        let first = first.filter(|step| **step != Step::Same(0));
+        let rest = ways.get(&next).into_iter().flat_map(|way| &way.steps);
+        let steps = first.into_iter().chain(rest).cloned().collect();
         ways.insert(host.clone(), Way { steps, island });
         for (near, step) in neighbours.get(&host).into_iter().flatten() {
             if !ways.contains_key(near) {
