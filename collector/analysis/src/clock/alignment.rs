@@ -345,7 +345,7 @@ fn neighbours(
     });
     for (pair, _) in measured {
         if let Some(line) = lines.get(pair) {
-            let back: Vec<Anchor> = line.list().to_vec();
+            let back: Vec<Anchor> = line.list.clone();
             let forth: Vec<Anchor> = back.iter().map(|anchor| anchor.flipped()).collect();
             if let (Some(back), Some(forth)) = (Anchors::of(back), Anchors::of(forth)) {
                 let (back, forth) = (Step::Line(Arc::new(back)), Step::Line(Arc::new(forth)));

@@ -19,16 +19,10 @@ impl Anchor {
     /// Creates an anchor from the server's clock to the client's. Timestamps up to `slop_ns` apart
     /// have no known order, so `slop_ns` adds to the error.
     pub(super) fn to_client(round_trip: &RoundTrip, slop_ns: u64) -> Anchor {
-        let RoundTrip {
-            client_ns,
-            server_ns,
-            ..
-        } = *round_trip;
-        let error_ns = round_trip.error_ns().saturating_add(slop_ns);
         Anchor {
-            from_ns: server_ns,
-            to_ns: client_ns,
-            error_ns,
+            from_ns: round_trip.server_ns,
+            to_ns: round_trip.client_ns,
+            error_ns: round_trip.error_ns().saturating_add(slop_ns),
         }
     }
 
@@ -53,7 +47,7 @@ fn drifted(error_ns: u64, over_ns: u64) -> u64 {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Anchors {
     /// Never empty; strictly increasing in both clocks.
-    list: Vec<Anchor>,
+    pub(super) list: Vec<Anchor>,
     /// Number of times that a clock was set: the offsets of two neighbouring estimates differ by
     /// more than drift and errors explain.
     pub(super) steps: usize,
@@ -70,31 +64,20 @@ impl Anchors {
         found.reverse();
         drop_worse(&mut found);
         found.reverse();
-        let steps = found
-            .windows(2)
-            .filter(|pair| is_step(pair[0], pair[1]))
-            .count();
+        let pairs = found.windows(2);
+        let steps = pairs.filter(|pair| is_step(pair[0], pair[1])).count();
         // A clock that is set back shows the same times twice. Of two estimates for which `rises`
         // is false, keep the one with the smaller error, or the first at a tie.
         let mut list: Vec<Anchor> = Vec::with_capacity(found.len());
         for anchor in found {
             let rises = |list: &[Anchor]| list.last().is_none_or(|last| rises(*last, anchor));
-            while !rises(&list)
-                && list
-                    .last()
-                    .is_some_and(|last| anchor.error_ns < last.error_ns)
-            {
-                list.pop();
-            }
+            let is_better = |last: &mut Anchor| anchor.error_ns < last.error_ns;
+            while !rises(&list) && list.pop_if(is_better).is_some() {}
             if rises(&list) {
                 list.push(anchor);
             }
         }
         Some(Anchors { list, steps })
-    }
-
-    pub(super) fn list(&self) -> &[Anchor] {
-        &self.list
     }
 
     /// Returns the largest offset between the two clocks, taken as recorded, that the tightest
@@ -109,21 +92,16 @@ impl Anchors {
 
     /// Returns the mean error bound of the estimates.
     pub(super) fn mean_error_ns(&self) -> u64 {
-        let sum: u128 = self
-            .list
-            .iter()
-            .map(|anchor| u128::from(anchor.error_ns))
-            .sum();
+        let errors_ns = self.list.iter().map(|anchor| u128::from(anchor.error_ns));
+        let sum: u128 = errors_ns.sum();
         (sum / self.list.len().max(1) as u128) as u64
     }
 
     /// Converts an instant to the other clock and returns it with its error bound in nanoseconds.
     pub(super) fn convert(&self, at_ns: i64) -> (i64, u64) {
         let after = self.list.partition_point(|anchor| anchor.from_ns <= at_ns);
-        match (
-            after.checked_sub(1).map(|before| self.list[before]),
-            self.list.get(after),
-        ) {
+        let before = after.checked_sub(1).map(|before| self.list[before]);
+        match (before, self.list.get(after)) {
             (Some(before), Some(after)) => between(before, *after, at_ns),
             (Some(edge), None) => beyond(edge, at_ns),
             (None, Some(edge)) => beyond(*edge, at_ns),
@@ -178,10 +156,8 @@ fn is_step(a: Anchor, b: Anchor) -> bool {
     let offset = |anchor: Anchor| i128::from(anchor.to_ns) - i128::from(anchor.from_ns);
     let apart = (offset(a) - offset(b)).unsigned_abs();
     // Allows twice the drift of `DRIFT_MAX_PPM`.
-    let explained = drifted(
-        drifted(0, a.from_ns.abs_diff(b.from_ns)),
-        a.from_ns.abs_diff(b.from_ns),
-    );
+    let over_ns = a.from_ns.abs_diff(b.from_ns);
+    let explained = drifted(drifted(0, over_ns), over_ns);
     apart > u128::from(explained) + u128::from(a.error_ns) + u128::from(b.error_ns)
 }
 
@@ -197,16 +173,12 @@ fn rises(a: Anchor, b: Anchor) -> bool {
 }
 
 fn between(a: Anchor, b: Anchor, at_ns: i64) -> (i64, u64) {
-    let (length, at) = (
-        i128::from(b.from_ns) - i128::from(a.from_ns),
-        i128::from(at_ns) - i128::from(a.from_ns),
-    );
+    let length = i128::from(b.from_ns) - i128::from(a.from_ns);
+    let at = i128::from(at_ns) - i128::from(a.from_ns);
     let part = |whole: i128| -> i128 {
         // The product of two i64 values fits i128. Differences of up to 2⁶⁴ may overflow; the part
         // is then 0, but no real clock is that far off.
-        whole
-            .checked_mul(at)
-            .map_or(0, |product| product.div_euclid(length))
+        whole.checked_mul(at).map_or(0, |of| of.div_euclid(length))
     };
     let to_ns = i128::from(a.to_ns) + part(i128::from(b.to_ns) - i128::from(a.to_ns));
     let error_ns = i128::from(a.error_ns) + part(i128::from(b.error_ns) - i128::from(a.error_ns));

@@ -59,10 +59,9 @@ pub(super) fn lines(evidence: &ClockEvidence) -> BTreeMap<(Arc<str>, Arc<str>), 
             anchors.extend(to_client.map(Anchor::flipped));
         }
     }
-    found
-        .into_iter()
-        .filter_map(|(pair, anchors)| Some((pair, Anchors::of(anchors)?)))
-        .collect()
+    let found = found.into_iter();
+    let lines = found.filter_map(|(pair, anchors)| Some((pair, Anchors::of(anchors)?)));
+    lines.collect()
 }
 
 /// Judges a pair of clocks. Returns `None` if the evidence does not suffice to relate them.
@@ -73,65 +72,54 @@ pub(super) fn verdict(
     slop_ns: u64,
 ) -> Option<Verdict> {
     let round_trips: Vec<RoundTripSample> = evidence.sample.iter().collect();
-    let judge = |agrees: bool| {
-        if agrees {
-            Verdict::Agree
-        } else {
-            Verdict::Contradictory
-        }
+    let judge = |agrees: bool| match agrees {
+        true => Verdict::Agree,
+        false => Verdict::Contradictory,
     };
     if !evidence.lines_are_in_order() {
         return Some(judge(evidence.returns_by_time > 0));
     }
     if round_trips.is_empty() {
-        let (all, early) = (
-            evidence.early.all(),
-            evidence.early.all() - evidence.early.upto(slop_ns),
-        );
+        let all = evidence.early.all();
         // A child that outlives its parent contradicts nothing; one that starts before its parent
         // does.
-        let starts_agree = nearly_all((all - early) as usize, all as usize);
+        let starts_agree = nearly_all(evidence.early.upto(slop_ns) as usize, all as usize);
         let is_tie = !starts_agree || evidence.sticking_out.upto(slop_ns) > 0;
         return (all > 0 && is_tie).then(|| judge(starts_agree));
     }
     // An empty name stands for an unknown host. It has no clock of its own to correct.
     let line = line.filter(|_| !first.is_empty() && !second.is_empty());
     let within = |seen: &RoundTripSample, (at_ns, error_ns): (i64, u64)| {
-        let allowed = seen
-            .error_ns(slop_ns)
-            .map(|own_ns| own_ns.saturating_add(error_ns));
-        allowed.is_some_and(|allowed| seen.client_ns.abs_diff(at_ns) <= allowed)
+        let off_ns = seen.client_ns.abs_diff(at_ns);
+        let own_ns = seen.error_ns(slop_ns);
+        own_ns.is_some_and(|own_ns| off_ns <= own_ns.saturating_add(error_ns))
     };
-    let as_recorded = round_trips
-        .iter()
-        .filter(|seen| within(seen, (seen.server_ns, 0)))
-        .count();
-    let by_line = |line: &Anchors| {
-        round_trips
-            .iter()
-            .filter(|seen| within(seen, line.convert(seen.server_ns)))
+    let count = |convert: &dyn Fn(i64) -> (i64, u64)| {
+        let seen = round_trips.iter();
+        seen.filter(|seen| within(seen, convert(seen.server_ns)))
             .count()
     };
+    let as_recorded = count(&|at_ns| (at_ns, 0));
     let refutes = |anchor: &&Anchor| anchor.from_ns.abs_diff(anchor.to_ns) > anchor.error_ns;
     let is_refuted = |line: &Anchors| {
-        line.list().iter().filter(refutes).count() * 2 >= line.list().len()
+        line.list.iter().filter(refutes).count() * 2 >= line.list.len()
             || !nearly_all(as_recorded, round_trips.len())
     };
     match line {
-        Some(line) if is_refuted(line) && nearly_all(by_line(line), round_trips.len()) => {
+        Some(line)
+            if is_refuted(line)
+                && nearly_all(count(&|at_ns| line.convert(at_ns)), round_trips.len()) =>
+        {
             Some(Verdict::Differ)
         }
         _ => {
             // A round trip that no offset explains (an answer that the caller did not wait for)
             // does not count against the recorded clocks, unless at least half of all round trips
             // are impossible. Disbelieving the clocks takes more than a few contradictions.
-            let possible = round_trips
-                .iter()
-                .filter(|seen| seen.error_ns(slop_ns).is_some())
-                .count();
-            Some(judge(
-                as_recorded * 4 >= possible * 3 && possible * 2 > round_trips.len(),
-            ))
+            let seen = round_trips.iter();
+            let possible = seen.filter(|of| of.error_ns(slop_ns).is_some()).count();
+            let agrees = as_recorded * 4 >= possible * 3 && possible * 2 > round_trips.len();
+            Some(judge(agrees))
         }
     }
 }
@@ -143,17 +131,10 @@ pub(super) fn pair_reports(
     let mut reports = Vec::with_capacity(evidence.pairs.len());
     for ([client, server], windows) in evidence.pairs.iter() {
         let slop_ns = evidence.slop_ns(client, server);
-        let best = windows
-            .best
-            .values()
-            .min_by_key(|r| (r.rtt_ns, r.client_ns, r.server_ns));
-        let anchors = Anchors::of(
-            windows
-                .best
-                .values()
-                .map(|r| Anchor::to_client(r, slop_ns))
-                .collect(),
-        );
+        let all = windows.best.values();
+        let to_client = all.clone().map(|r| Anchor::to_client(r, slop_ns));
+        let anchors = Anchors::of(to_client.collect());
+        let best = all.min_by_key(|r| (r.rtt_ns, r.client_ns, r.server_ns));
         let verdict = verdicts.get(&in_order(client, server)).copied();
         if let Some(((best, anchors), verdict)) = best.zip(anchors).zip(verdict) {
             reports.push(PairReport {
@@ -165,7 +146,7 @@ pub(super) fn pair_reports(
                 rtt_ns: best.rtt_ns,
                 error_ns: best.error_ns().saturating_add(slop_ns),
                 drift_ppm: anchors.drift_ppm(),
-                estimates: anchors.list().len(),
+                estimates: anchors.list.len(),
                 steps: anchors.steps,
             });
         }
