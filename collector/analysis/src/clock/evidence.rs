@@ -45,11 +45,8 @@ impl Windows {
         let window = round_trip.client_ns >> self.shift;
         // Timestamps break ties, so that the order of traces does not matter.
         let rank = |r: &RoundTrip| (r.rtt_ns, r.client_ns, r.server_ns);
-        if self
-            .best
-            .get(&window)
-            .is_none_or(|best| rank(round_trip) < rank(best))
-        {
+        let best = self.best.get(&window);
+        if best.is_none_or(|best| rank(round_trip) < rank(best)) {
             self.best.insert(window, round_trip.clone());
         }
         while self.best.len() > WINDOWS_MAX {
@@ -67,10 +64,7 @@ impl Windows {
         if self.shift < other.shift {
             self.widen(other.shift);
         }
-        other
-            .best
-            .values()
-            .for_each(|round_trip| self.take(round_trip));
+        other.best.values().for_each(|best| self.take(best));
         self.round_trips += other.round_trips;
     }
 }
@@ -103,45 +97,38 @@ impl ClockEvidence {
     pub fn observe(&mut self, records: &TraceRecords) {
         self.take_hosts(records);
         self.resolutions.observe(records);
-        let Crossings {
-            mut round_trips,
-            impossible,
-            nested,
-            tasks,
-        } = Crossings::of(records);
+        let mut found = Crossings::of(records);
         // Sorting groups the round trips of a pair, so that few pairs are looked up twice. Any
         // order of pairs suffices, so names are compared by address.
         let address = |host: &Arc<str>| host.as_ptr() as usize;
         let pair = |r: &RoundTrip| (address(&r.client), address(&r.server));
-        round_trips.sort_unstable_by_key(pair);
-        for of_pair in round_trips.chunk_by(|a, b| pair(a) == pair(b)) {
+        found.round_trips.sort_unstable_by_key(pair);
+        for of_pair in found.round_trips.chunk_by(|a, b| pair(a) == pair(b)) {
             let (client, server) = (of_pair[0].client.clone(), of_pair[0].server.clone());
             if let Some(windows) = self.windows(&client, &server) {
                 windows.round_trips += of_pair.len() as u64;
-                of_pair
-                    .iter()
-                    .for_each(|round_trip| windows.take(round_trip));
+                of_pair.iter().for_each(|of| windows.take(of));
             }
             if let Some(evidence) = self.evidence(&client, &server) {
-                of_pair
-                    .iter()
-                    .for_each(|r| evidence.sample.take(seen(r, i128::from(r.rtt_ns))));
+                for r in of_pair {
+                    evidence.sample.take(seen(r, i128::from(r.rtt_ns)));
+                }
             }
         }
-        for impossible in impossible {
+        for impossible in found.impossible {
             let (round_trip, by_ns) = (&impossible.round_trip, impossible.by_ns);
             if let Some(evidence) = self.evidence(&round_trip.client, &round_trip.server) {
                 evidence.impossible.take(by_ns);
                 evidence.sample.take(seen(round_trip, -i128::from(by_ns)));
             }
         }
-        for nested in nested {
+        for nested in found.nested {
             if let Some(evidence) = self.evidence(nested.parent, nested.child) {
                 evidence.sticking_out.take(nested.sticks_out_ns);
                 evidence.early.take(nested.early_ns);
             }
         }
-        for task in tasks {
+        for task in found.tasks {
             self.disordered += u64::from(task.is_disordered);
             for (a, b) in &task.pairs {
                 if let Some(evidence) = self.evidence(a, b) {
@@ -168,10 +155,9 @@ impl ClockEvidence {
     /// Adds other evidence.
     pub fn merge(&mut self, other: &ClockEvidence) {
         other.hosts.iter().for_each(|host| self.take_host(host));
-        other
-            .kernel_clocks
-            .iter()
-            .for_each(|(host, said)| self.note_kernel(host, *said));
+        for (host, clock) in &other.kernel_clocks {
+            self.note_kernel(host, *clock);
+        }
         for ([client, server], windows) in other.pairs.iter() {
             if let Some(own) = self.windows(client, server) {
                 own.merge(windows);
@@ -193,11 +179,9 @@ impl ClockEvidence {
     /// [`disordered`](Self::disordered).
     pub fn impossible(&self) -> u64 {
         let beyond = |([a, b], evidence): (&[Arc<str>; 2], &PairEvidence)| {
-            let slop_ns = self.slop_ns(a, b);
-            let explained = if slop_ns == 0 {
-                0
-            } else {
-                evidence.impossible.upto(slop_ns)
+            let explained = match self.slop_ns(a, b) {
+                0 => 0,
+                slop_ns => evidence.impossible.upto(slop_ns),
             };
             evidence.impossible.all() - explained
         };
@@ -222,20 +206,18 @@ impl ClockEvidence {
             resolution_ns: self.resolution(host).tick_ns.max(1),
             ..HostClock::exact(host.clone())
         };
-        let clocks: Vec<HostClock> = records.hosts().into_iter().map(of_host).collect();
+        let mut clocks: Vec<HostClock> = records.hosts().into_iter().map(of_host).collect();
         if clocks.iter().all(HostClock::is_exact) {
-            Vec::new()
-        } else {
-            clocks
+            clocks.clear();
         }
+        clocks
     }
 
     /// Returns the sum of the resolutions of two hosts, as the largest distance at which the order
     /// of their timestamps may be unknown.
     pub(super) fn slop_ns(&self, a: &str, b: &str) -> u64 {
-        self.resolution(a)
-            .tick_ns
-            .saturating_add(self.resolution(b).tick_ns)
+        let [a, b] = [a, b].map(|host| self.resolution(host).tick_ns);
+        a.saturating_add(b)
     }
 
     /// Returns the number of times that a limit refused a host or a pair of hosts.
@@ -270,7 +252,7 @@ impl ClockEvidence {
     }
 
     fn evidence(&mut self, a: &Arc<str>, b: &Arc<str>) -> Option<&mut PairEvidence> {
-        let Self { hosts, .. } = self;
+        let hosts = &self.hosts;
         let in_order = |[a, b]: [&Arc<str>; 2]| <[Arc<str>; 2]>::from(in_order(a, b));
         let fits = |pair: &[Arc<str>; 2], pairs| fits(hosts, pair, pairs);
         let found = self.by_pair.value_of([a, b], in_order, fits);
@@ -279,7 +261,7 @@ impl ClockEvidence {
     }
 
     fn windows(&mut self, client: &Arc<str>, server: &Arc<str>) -> Option<&mut Windows> {
-        let Self { hosts, .. } = self;
+        let hosts = &self.hosts;
         let as_given = |pair: [&Arc<str>; 2]| pair.map(Arc::clone);
         let fits = |pair: &[Arc<str>; 2], pairs| fits(hosts, pair, pairs);
         let found = self.pairs.value_of([client, server], as_given, fits);
@@ -295,18 +277,10 @@ fn fits(hosts: &BTreeSet<Arc<str>>, pair: &[Arc<str>; 2], pairs: usize) -> bool 
 
 /// Converts a round trip to a sample, in which the first host by name is the client.
 fn seen(round_trip: &RoundTrip, rtt_ns: i128) -> RoundTripSample {
-    let RoundTrip {
-        client,
-        server,
-        client_ns,
-        server_ns,
-        ..
-    } = round_trip;
-    let (client_ns, server_ns) = if client <= server {
-        (*client_ns, *server_ns)
-    } else {
-        (*server_ns, *client_ns)
-    };
+    let (mut client_ns, mut server_ns) = (round_trip.client_ns, round_trip.server_ns);
+    if round_trip.client > round_trip.server {
+        std::mem::swap(&mut client_ns, &mut server_ns);
+    }
     RoundTripSample {
         client_ns,
         server_ns,

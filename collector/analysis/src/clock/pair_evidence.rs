@@ -24,12 +24,11 @@ pub(super) struct RoundTripSample {
 impl RoundTripSample {
     /// Returns a pseudo-random rank that depends on the content only.
     fn rank(self) -> u64 {
-        [self.client_ns, self.server_ns, self.rtt_ns as i64]
-            .into_iter()
-            .fold(0x9e37_79b9_7f4a_7c15, |hash: u64, n| {
-                let mixed = (hash ^ n as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                mixed ^ (mixed >> 29)
-            })
+        let numbers = [self.client_ns, self.server_ns, self.rtt_ns as i64].into_iter();
+        numbers.fold(0x9e37_79b9_7f4a_7c15, |hash: u64, n| {
+            let mixed = (hash ^ n as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed ^ (mixed >> 29)
+        })
     }
 
     /// Returns the error bound of the offset: half of the time on the way, plus the nanosecond lost
@@ -52,12 +51,8 @@ pub(super) struct Sample {
 impl Sample {
     pub(super) fn take(&mut self, seen: RoundTripSample) {
         let key = (seen.rank(), seen);
-        if self.kept.len() >= SAMPLE_MAX
-            && self
-                .kept
-                .last_key_value()
-                .is_some_and(|(last, ())| *last <= key)
-        {
+        let last = self.kept.last_key_value();
+        if self.kept.len() >= SAMPLE_MAX && last.is_some_and(|(last, ())| *last <= key) {
             return;
         }
         self.kept.insert(key, ());
@@ -82,17 +77,13 @@ pub(super) struct Sizes([u64; DECADES]);
 
 impl Sizes {
     pub(super) fn take(&mut self, size_ns: u64) {
-        let decade = size_ns
-            .checked_ilog10()
-            .map_or(0, |power| power as usize + 1);
-        self.0[decade] += 1;
+        self.0[decade(size_ns)] += 1;
     }
 
     pub(super) fn merge(&mut self, other: &Sizes) {
-        self.0
-            .iter_mut()
-            .zip(other.0)
-            .for_each(|(own, other)| *own += other);
+        for (own, other) in self.0.iter_mut().zip(other.0) {
+            *own += other;
+        }
     }
 
     pub(super) fn all(&self) -> u64 {
@@ -101,11 +92,13 @@ impl Sizes {
 
     /// Counts the recorded times below the first power of ten above `size_ns`.
     pub(super) fn upto(&self, size_ns: u64) -> u64 {
-        let decades = size_ns
-            .checked_ilog10()
-            .map_or(1, |power| power as usize + 2);
-        self.0.iter().take(decades).sum()
+        self.0.iter().take(decade(size_ns) + 1).sum()
     }
+}
+
+/// Returns the number of a size class.
+fn decade(size_ns: u64) -> usize {
+    (size_ns.checked_ilog10()).map_or(0, |power| power as usize + 1)
 }
 
 /// Evidence about an unordered pair of hosts, in addition to its best round trips.

@@ -59,10 +59,9 @@ impl Grain {
     }
 
     fn merge(&mut self, other: Grain) {
-        self.0
-            .iter_mut()
-            .zip(other.0)
-            .for_each(|(own, other)| *own += other);
+        for (own, other) in self.0.iter_mut().zip(other.0) {
+            *own += other;
+        }
     }
 
     fn timestamps(self) -> u64 {
@@ -72,11 +71,10 @@ impl Grain {
     fn resolution_ns(self) -> u64 {
         let all = self.timestamps();
         let multiples = |decade: &usize| self.0[*decade..].iter().sum::<u64>();
+        let nearly_all = |decade: &usize| multiples(decade) * NEARLY_ALL.1 >= all * NEARLY_ALL.0;
         let decade = match all {
             0 => None,
-            SURE_FROM.. => (0..DECADES)
-                .rev()
-                .find(|decade| multiples(decade) * NEARLY_ALL.1 >= all * NEARLY_ALL.0),
+            SURE_FROM.. => (0..DECADES).rev().find(nearly_all),
             _ => [6, 3].into_iter().find(|decade| multiples(decade) == all),
         };
         10u64.pow(decade.unwrap_or(0) as u32)
@@ -100,10 +98,8 @@ impl Grains {
     }
 
     fn timestamps(&self) -> u64 {
-        [self.starts, self.ends, self.events]
-            .map(Grain::timestamps)
-            .iter()
-            .sum()
+        let kinds = [self.starts, self.ends, self.events];
+        kinds.map(Grain::timestamps).iter().sum()
     }
 }
 
@@ -130,19 +126,11 @@ impl Resolution {
     };
 
     fn of(grains: &Grains) -> Resolution {
-        let Grains {
-            starts,
-            ends,
-            events,
-        } = *grains;
-        let [of_starts, of_ends, of_events] = [starts, ends, events].map(Grain::resolution_ns);
+        let kinds = [grains.starts, grains.ends, grains.events];
+        let [of_starts, of_ends, of_events] = kinds.map(Grain::resolution_ns);
         // If ends have another resolution than starts, an end is a start plus a duration.
-        let of_spans = if of_starts == of_ends {
-            of_starts
-        } else {
-            of_starts + of_ends
-        };
-        let tick_ns = of_spans.max(of_events);
+        let of_durations = if of_starts == of_ends { 0 } else { of_ends };
+        let tick_ns = (of_starts + of_durations).max(of_events);
         Resolution {
             unit_ns: of_starts.max(of_ends).max(of_events),
             tick_ns: if tick_ns > 1 { tick_ns } else { 0 },
@@ -180,9 +168,9 @@ impl Resolutions {
                 for span in spans {
                     grains.starts.take(span.start_ns);
                     grains.ends.take(span.end_ns);
-                    span.events
-                        .iter()
-                        .for_each(|event| grains.events.take(event.time_ns));
+                    for event in &span.events {
+                        grains.events.take(event.time_ns);
+                    }
                 }
             }
         }
@@ -192,9 +180,9 @@ impl Resolutions {
         let service: Arc<str> = "".into();
         for events in records.events.chunk_by(|a, b| a.host == b.host) {
             if let Some(grains) = self.grains(&events[0].host, &service, 0) {
-                events
-                    .iter()
-                    .for_each(|event| grains.events.take(event.ts_ns));
+                for event in events {
+                    grains.events.take(event.ts_ns);
+                }
             }
         }
     }
