@@ -2,6 +2,7 @@
 
 use crate::record::{EventRecord, SpanFlags, SpanRecord, TraceRecords};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A round trip: one estimate of the offset between two clocks.
@@ -32,20 +33,16 @@ impl RoundTrip {
         self.rtt_ns / 2 + 1
     }
 
-    fn of(
-        client: (&Arc<str>, i64, i64),
-        server: (&Arc<str>, i64, i64),
-    ) -> Result<RoundTrip, Impossible> {
-        let length =
-            |(_, from_ns, to_ns): (&Arc<str>, i64, i64)| i128::from(to_ns) - i128::from(from_ns);
-        let middle_ns = |(_, from_ns, to_ns): (&Arc<str>, i64, i64)| {
+    fn of(client: &Stay<'_>, server: &Stay<'_>) -> Result<RoundTrip, Impossible> {
+        let length = |of: &Stay<'_>| i128::from(of.to_ns) - i128::from(of.from_ns);
+        let middle_ns = |of: &Stay<'_>| {
             // The middle lies between two i64, so it fits.
-            ((i128::from(from_ns) + i128::from(to_ns)).div_euclid(2)) as i64
+            ((i128::from(of.from_ns) + i128::from(of.to_ns)).div_euclid(2)) as i64
         };
         let rtt_ns = length(client) - length(server);
         let round_trip = RoundTrip {
-            client: client.0.clone(),
-            server: server.0.clone(),
+            client: client.host.clone(),
+            server: server.host.clone(),
             client_ns: middle_ns(client),
             server_ns: middle_ns(server),
             rtt_ns: u64::try_from(rtt_ns).unwrap_or(0),
@@ -116,15 +113,10 @@ impl<'a> Crossings<'a> {
 /// [`ClockEvidence`](super::ClockEvidence) judges.
 pub fn round_trips(records: &TraceRecords) -> (Vec<RoundTrip>, u64) {
     let crossings = Crossings::of(records);
-    let disordered = crossings
-        .tasks
-        .iter()
-        .filter(|task| task.is_disordered)
-        .count();
-    (
-        crossings.round_trips,
-        (crossings.impossible.len() + disordered) as u64,
-    )
+    let tasks = crossings.tasks.iter();
+    let disordered = tasks.filter(|task| task.is_disordered).count();
+    let impossible = crossings.impossible.len() + disordered;
+    (crossings.round_trips, impossible as u64)
 }
 
 fn of_spans<'a>(spans: &'a [SpanRecord], crossings: &mut Crossings<'a>) {
@@ -134,24 +126,16 @@ fn of_spans<'a>(spans: &'a [SpanRecord], crossings: &mut Crossings<'a>) {
     }
     let by_id: foldhash::HashMap<u64, &SpanRecord> =
         spans.iter().map(|span| (span.span_id, span)).collect();
-    for child in spans
-        .iter()
-        .filter(|span| span.parent_id != 0 && span.is_whole())
-    {
-        let Some(parent) = by_id
-            .get(&child.parent_id)
-            .filter(|parent| parent.is_whole())
-        else {
+    let is_child = |span: &&SpanRecord| span.parent_id != 0 && span.is_whole();
+    for child in spans.iter().filter(is_child) {
+        let parent = by_id.get(&child.parent_id);
+        let Some(parent) = parent.filter(|parent| parent.is_whole()) else {
             continue;
         };
         let waits =
             parent.flags.contains(SpanFlags::CLIENT) || child.flags.contains(SpanFlags::SERVER);
         if waits && are_two(&parent.host, &child.host) {
-            let client = (&parent.host, parent.start_ns, parent.end_ns);
-            crossings.add(RoundTrip::of(
-                client,
-                (&child.host, child.start_ns, child.end_ns),
-            ));
+            crossings.add(RoundTrip::of(&Stay::of(parent), &Stay::of(child)));
         } else if parent.host != child.host {
             let early_ns = interval(child.start_ns, parent.start_ns);
             crossings.nested.push(NestedSpan {
@@ -166,11 +150,7 @@ fn of_spans<'a>(spans: &'a [SpanRecord], crossings: &mut Crossings<'a>) {
 
 /// Returns the nanoseconds from the first instant to the second, or 0 if the second is earlier.
 fn interval(from_ns: i64, to_ns: i64) -> u64 {
-    if from_ns < to_ns {
-        to_ns.abs_diff(from_ns)
-    } else {
-        0
-    }
+    to_ns.max(from_ns).abs_diff(from_ns)
 }
 
 /// Reports whether both names are known and differ. An empty name stands for an unknown host.
@@ -178,14 +158,22 @@ fn are_two(a: &str, b: &str) -> bool {
     a != b && !a.is_empty() && !b.is_empty()
 }
 
-/// Consecutive events of a task on one host, or a visit to it (see [`of_ring`]).
+/// Consecutive events of a task on one host, a visit to it (see [`of_ring`]), or a span.
 struct Stay<'a> {
     host: &'a Arc<str>,
     from_ns: i64,
     to_ns: i64,
 }
 
-impl Stay<'_> {
+impl<'a> Stay<'a> {
+    fn of(span: &'a SpanRecord) -> Stay<'a> {
+        Stay {
+            host: &span.host,
+            from_ns: span.start_ns,
+            to_ns: span.end_ns,
+        }
+    }
+
     fn length_ns(&self) -> i64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
@@ -199,8 +187,8 @@ impl Stay<'_> {
 /// known to be right, a task counts for the order that explains it better, if one does.
 #[derive(Clone, Debug)]
 pub(super) struct TaskOrders {
-    /// Pairs of hosts between which the task moves, in order of name.
-    pub(super) pairs: Vec<(Arc<str>, Arc<str>)>,
+    /// Pairs of hosts between which the task moves, each in order of name.
+    pub(super) pairs: BTreeSet<(Arc<str>, Arc<str>)>,
     /// True if lines from one host are not in the order of that host's timestamps.
     pub(super) is_disordered: bool,
     /// True if only the order of lines returns to the first host, and `is_disordered` is false.
@@ -247,9 +235,8 @@ fn of_events(events: &[EventRecord], crossings: &mut Crossings<'_>) {
         let mut by_time = task.to_vec();
         by_time.sort_by_key(|event| (event.ts_ns, event.seq));
         let by_time = stays_of(&by_time);
-        crossings
-            .tasks
-            .push(compare(&stays, &by_time, is_disordered));
+        let orders = compare(&stays, &by_time, is_disordered);
+        crossings.tasks.push(orders);
         if !is_disordered {
             of_stays(&stays, crossings);
         }
@@ -261,13 +248,10 @@ fn compare(by_line: &[Stay<'_>], by_time: &[Stay<'_>], is_disordered: bool) -> T
         |stays: &[Stay<'_>]| stays.first().map(|s| s.host) != stays.last().map(|s| s.host);
     // The number of host changes is no criterion: wrong clocks can lower it or raise it.
     let better = |stays: &[Stay<'_>], than: &[Stay<'_>]| !is_open(stays) && is_open(than);
-    let mut pairs: Vec<(Arc<str>, Arc<str>)> = [by_line, by_time]
-        .iter()
-        .flat_map(|stays| stays.windows(2))
+    let moves = by_line.windows(2).chain(by_time.windows(2));
+    let pairs: BTreeSet<_> = moves
         .map(|pair| in_order(pair[0].host, pair[1].host))
         .collect();
-    pairs.sort_unstable();
-    pairs.dedup();
     TaskOrders {
         pairs,
         is_disordered,
@@ -288,10 +272,8 @@ pub(super) fn in_order(a: &Arc<str>, b: &Arc<str>) -> (Arc<str>, Arc<str>) {
 fn of_stays(stays: &[Stay<'_>], crossings: &mut Crossings<'_>) {
     let mut next_stay: FxHashMap<&str, usize> = FxHashMap::default();
     for (at, client) in stays.iter().enumerate().rev() {
-        if let Some(back) = next_stay
-            .insert(client.host, at)
-            .filter(|back| *back > at + 1)
-        {
+        let back = next_stay.insert(client.host, at);
+        if let Some(back) = back.filter(|back| *back > at + 1) {
             of_ring(client, &stays[at + 1..back], &stays[back], crossings);
         }
     }
@@ -309,10 +291,8 @@ fn of_ring(
     let mut visits: Vec<Stay<'_>> = Vec::new();
     let mut at = 0;
     while let Some(first) = between.get(at) {
-        let last = between
-            .iter()
-            .rposition(|stay| stay.host == first.host)
-            .unwrap_or(at);
+        let last = between.iter().rposition(|stay| stay.host == first.host);
+        let last = last.unwrap_or(at);
         visits.push(Stay {
             host: first.host,
             from_ns: first.from_ns,
@@ -320,23 +300,21 @@ fn of_ring(
         });
         at = last + 1;
     }
-    let all_ns = visits
-        .iter()
-        .fold(0i64, |sum, visit| sum.saturating_add(visit.length_ns()));
+    let lengths_ns = visits.iter().map(Stay::length_ns);
+    let all_ns = lengths_ns.fold(0, i64::saturating_add);
     let mut before_ns = 0i64;
     for visit in &visits {
         let after_ns = all_ns
             .saturating_sub(before_ns)
             .saturating_sub(visit.length_ns());
         // The time of the other visits does not count as time on the way to this host.
-        let from_ns = client.to_ns.saturating_add(before_ns);
-        let to_ns = back.from_ns.saturating_sub(after_ns);
+        let waited = Stay {
+            host: client.host,
+            from_ns: client.to_ns.saturating_add(before_ns),
+            to_ns: back.from_ns.saturating_sub(after_ns),
+        };
         if are_two(client.host, visit.host) {
-            let interval = (client.host, from_ns, to_ns);
-            crossings.add(RoundTrip::of(
-                interval,
-                (visit.host, visit.from_ns, visit.to_ns),
-            ));
+            crossings.add(RoundTrip::of(&waited, visit));
         }
         before_ns = before_ns.saturating_add(visit.length_ns());
     }
