@@ -264,13 +264,8 @@ impl OfRoot<'_> {
 
     /// Returns the structure of a category; `None` if neither period has it.
     fn shape(&self, id: CategoryId) -> Option<Arc<Shape>> {
-        let of = |flows: &RootFlows| {
-            flows
-                .categories
-                .get(&id)
-                .and_then(|category| category.shape.clone())
-        };
-        of(self.before).or_else(|| of(self.after))
+        let shape = self.before.shape(id).or_else(|| self.after.shape(id));
+        shape.cloned()
     }
 
     /// Finds the precursors of the categories that became more frequent. Categories in `known`,

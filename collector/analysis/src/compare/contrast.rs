@@ -8,8 +8,7 @@ use super::rows::Period;
 use super::sides::Sides;
 use crate::explain::{REQUESTS_MIN, Subject, Template};
 use crate::flow::{
-    CategoryId, EdgeId, EdgeTable, FlowCategory, FlowEdge, Operation, PeriodFlows, Request,
-    RequestFlow, Shape,
+    EdgeId, EdgeTable, FlowCategory, FlowEdge, Operation, PeriodFlows, Request, RequestFlow, Shape,
 };
 use crate::record::TraceId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,22 +75,17 @@ impl Contrast {
     /// Creates the contrast that explains a mutation. `periods` are the earlier and the later one.
     pub fn of_mutation(mutation: &Mutation, periods: [&PeriodFlows; 2]) -> Contrast {
         let sides = if mutation.kind == MutationKind::Structural {
-            let former = mutation
-                .precursors
-                .iter()
-                .map(|precursor| precursor.category);
+            let former = mutation.precursors.iter();
             Sides {
                 root: mutation.root.clone(),
                 changed: BTreeSet::from([mutation.category]),
-                former: former.collect(),
+                former: former.map(|precursor| precursor.category).collect(),
             }
         } else {
             Sides::same(&mutation.root, mutation.category)
         };
-        let divergence = mutation
-            .precursors
-            .iter()
-            .find_map(|precursor| precursor.divergence.as_ref());
+        let mut precursors = mutation.precursors.iter();
+        let divergence = precursors.find_map(|precursor| precursor.divergence.as_ref());
         let at = divergence.and_then(|divergence| divergence.operation().cloned());
         let subject = match mutation.kind {
             MutationKind::ResponseTime => Subject::Times,
@@ -121,9 +115,10 @@ impl Contrast {
         periods: [&PeriodFlows; 2],
     ) -> Contrast {
         let is_structural = subject != Subject::Times;
-        let within = is_structural
-            .then(|| period_of_vanished(sides, periods))
-            .flatten();
+        let within = match is_structural {
+            true => period_of_vanished(sides, periods),
+            false => None,
+        };
         let mut requests = Vec::new();
         let mut is_whole = true;
         let mut times_ns: [Vec<f64>; 2] = Default::default();
@@ -141,10 +136,8 @@ impl Contrast {
                     .collect()
             });
             for side in sides {
-                let of_root = |ids: &BTreeSet<CategoryId>| -> Vec<&FlowCategory> {
-                    let root = flows.roots.get(&side.root).into_iter();
-                    root.flat_map(|root| ids.iter().filter_map(|id| root.categories.get(id)))
-                        .collect()
+                let Some(root) = flows.roots.get(&side.root) else {
+                    continue;
                 };
                 let both = if is_structural {
                     let has_vanished = within == Some(Period::Before);
@@ -153,7 +146,7 @@ impl Contrast {
                     vec![(is_later, &side.changed)]
                 };
                 for (is_mutation, ids) in both {
-                    for category in of_root(ids) {
+                    for category in root.of(ids) {
                         common[usize::from(is_mutation)].add(category);
                         let kept = category.sample.len();
                         let weight = category.sample_weight(category.sample.iter());
@@ -175,15 +168,14 @@ impl Contrast {
                 }
             }
         }
-        let partial = (!is_structural)
-            .then(|| PartialChange::of(times_ns))
-            .flatten();
+        let partial = match is_structural {
+            true => None,
+            false => PartialChange::of(times_ns),
+        };
         let requests = requests.into_iter().map(|(contrasted, time_ns)| {
-            let is_beyond = partial
-                .filter(|_| contrasted.is_later)
-                .map(|partial| partial.holds(time_ns));
+            let partial = partial.filter(|_| contrasted.is_later);
             ContrastRequest {
-                is_beyond,
+                is_beyond: partial.map(|partial| partial.holds(time_ns)),
                 ..contrasted
             }
         });
@@ -249,16 +241,12 @@ const LACKS_MAX: f64 = 0.25;
 /// new.
 fn period_of_vanished(sides: &[Sides], periods: [&PeriodFlows; 2]) -> Option<Period> {
     let counts = periods.map(|flows| {
-        let of = |root: &str, ids: &mut dyn Iterator<Item = &CategoryId>| -> u64 {
-            let root = flows.roots.get(root);
-            ids.filter_map(|id| root?.categories.get(id))
-                .map(|category| category.requests)
-                .sum()
-        };
         let mut counts = [0; 2];
         for side in sides {
-            counts[0] += of(&side.root, &mut side.former.iter());
-            counts[1] += of(&side.root, &mut side.changed.difference(&side.former));
+            if let Some(root) = flows.roots.get(&side.root) {
+                counts[0] += root.requests_of(&side.former);
+                counts[1] += root.requests_of(side.changed.difference(&side.former));
+            }
         }
         counts
     });

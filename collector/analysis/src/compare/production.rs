@@ -12,7 +12,6 @@ use super::evidence::{RankEvidence, SectionEvidence};
 use super::rows::{Period, Row, Rows};
 use super::share_change::share_of_sample;
 use crate::flow::{CategoryId, Operation, Repeats, RootFlows, Shape};
-use crate::sampling::WeightedCount;
 use rustc_hash::FxHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -385,12 +384,7 @@ pub(super) fn operation_changes(
     let mut operations: BTreeMap<CalledOperation, BTreeMap<Production, BTreeSet<CategoryId>>> =
         BTreeMap::new();
     for (id, _) in &rows.categories {
-        let shape = flows.iter().find_map(|flows| {
-            flows
-                .categories
-                .get(id)
-                .and_then(|category| category.shape.as_ref())
-        });
+        let shape = flows.iter().find_map(|flows| flows.shape(*id));
         for (called, productions) in shape.map(|shape| productions(shape)).unwrap_or_default() {
             let known = operations.entry(called).or_default();
             for production in productions {
@@ -398,20 +392,9 @@ pub(super) fn operation_changes(
             }
         }
     }
-    let by_id: BTreeMap<CategoryId, &Vec<Row<'_>>> = rows
-        .categories
-        .iter()
-        .map(|(id, rows)| (*id, rows))
-        .collect();
-    let requests = |period: usize, ids: &BTreeSet<CategoryId>| -> u64 {
-        let of = |id: &CategoryId| {
-            flows[period]
-                .categories
-                .get(id)
-                .map_or(0, |category| category.requests)
-        };
-        ids.iter().map(of).sum()
-    };
+    let categories = rows.categories.iter();
+    let by_id: BTreeMap<CategoryId, &Vec<Row<'_>>> =
+        categories.map(|(id, rows)| (*id, rows)).collect();
     let mut changes = Vec::new();
     for (called, known) in operations {
         let known = if clients.contains(&called.operation.of_any_host()) {
@@ -423,17 +406,14 @@ pub(super) fn operation_changes(
             continue;
         }
         let runs_in: BTreeSet<CategoryId> = known.values().flatten().copied().collect();
-        let all = [0, 1].map(|period| requests(period, &runs_in));
-        if all.iter().any(|all| *all < REQUESTS_MIN) {
+        if (flows.iter()).any(|flows| flows.requests_of(&runs_in) < REQUESTS_MIN) {
             continue;
         }
-        let represented = |period: usize, ids: &BTreeSet<CategoryId>| -> WeightedCount {
-            let categories = ids.iter().filter_map(|id| flows[period].categories.get(id));
-            categories.map(|category| category.count).sum()
-        };
-        let all_represented = [0, 1].map(|period| represented(period, &runs_in));
+        let represented = |ids: &BTreeSet<CategoryId>| flows.map(|flows| flows.count_of(ids));
+        let all_represented = represented(&runs_in);
         let share = |ids: &BTreeSet<CategoryId>| {
-            [0, 1].map(|period: usize| represented(period, ids).share_of(all_represented[period]))
+            let own = represented(ids);
+            [0, 1].map(|period: usize| own[period].share_of(all_represented[period]))
         };
         let production = |(production, ids): (Production, BTreeSet<CategoryId>)| ProductionChange {
             production,
@@ -456,7 +436,8 @@ pub(super) fn operation_changes(
                 .iter()
                 .flat_map(|at| productions[*at].categories.iter().copied())
                 .collect();
-            let parts = [0, 1].map(|period| [represented(period, &ids), all_represented[period]]);
+            let own = represented(&ids);
+            let parts = [0, 1].map(|period: usize| [own[period], all_represented[period]]);
             let samples = [0, 1].map(|at: usize| share_of_sample(parts[at], parts[1 - at]));
             let (own, all) = (samples.map(|of| of.part), samples.map(|of| of.of));
             let has: Vec<(Period, bool)> = runs

@@ -2,7 +2,6 @@
 
 use super::production::ProductionChange;
 use crate::flow::{CategoryId, RootFlows};
-use crate::sampling::WeightedCount;
 use std::collections::BTreeSet;
 
 /// Minimum number of later requests with a former structure. With fewer, the times of earlier
@@ -56,10 +55,8 @@ impl<'a> ReplacedStructures<'a> {
     /// `gained`.
     pub(super) fn categories(&self, gained: &BTreeSet<CategoryId>) -> BTreeSet<CategoryId> {
         let all: f64 = self.losses.iter().map(|(_, share)| share).sum();
-        let many = self
-            .losses
-            .iter()
-            .filter(|(_, share)| *share >= FORMER_MIN * all && *share > 0.0);
+        let is_many = |of: &&(&ProductionChange, f64)| of.1 >= FORMER_MIN * all && of.1 > 0.0;
+        let many = self.losses.iter().filter(is_many);
         many.flat_map(|(loss, _)| loss.categories.difference(gained).copied())
             .collect()
     }
@@ -73,10 +70,10 @@ impl<'a> ReplacedStructures<'a> {
     ) -> f64 {
         let (mut sum_ns, mut all) = (0.0, 0.0);
         for (loss, share) in self.losses.iter().filter(|(_, share)| *share > 0.0) {
-            let ids = loss.categories.difference(gained).copied().collect();
-            let is_known = requests_of(after, &ids) >= REQUESTS_MIN;
+            let ids: BTreeSet<_> = loss.categories.difference(gained).copied().collect();
+            let is_known = after.requests_of(&ids) >= REQUESTS_MIN;
             let flows = if is_known { after } else { before };
-            if requests_of(flows, &ids) > 0 {
+            if flows.requests_of(&ids) > 0 {
                 sum_ns += share * mean_ns(flows, &ids);
                 all += share;
             }
@@ -85,20 +82,7 @@ impl<'a> ReplacedStructures<'a> {
     }
 }
 
-pub(super) fn requests_of(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> u64 {
-    ids.iter()
-        .filter_map(|id| flows.categories.get(id))
-        .map(|category| category.requests)
-        .sum()
-}
-
-pub(super) fn represented(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> WeightedCount {
-    let categories = ids.iter().filter_map(|id| flows.categories.get(id));
-    categories.map(|category| category.count).sum()
-}
-
 pub(super) fn mean_ns(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> f64 {
-    let categories = ids.iter().filter_map(|id| flows.categories.get(id));
-    let sum: u128 = categories.map(|category| category.latency_ns).sum();
-    represented(flows, ids).mean(sum as f64)
+    let sum: u128 = flows.of(ids).map(|category| category.latency_ns).sum();
+    flows.count_of(ids).mean(sum as f64)
 }

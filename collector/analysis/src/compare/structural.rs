@@ -3,7 +3,7 @@
 use super::divergence::PathDifference;
 use super::feature_test::{FeatureTest, tested};
 use super::production::{Feature, FeatureChange, OperationChange, ProductionChange};
-use super::replaced::{REQUESTS_MIN, ReplacedStructures, mean_ns, represented, requests_of};
+use super::replaced::{REQUESTS_MIN, ReplacedStructures, mean_ns};
 use super::rows::Period;
 use super::{CompareSettings, OfRoot};
 use crate::flow::{CategoryId, EdgeTable, Operation, RootFlows, Shape};
@@ -250,14 +250,10 @@ fn callee(client: &Operation, root: &OfRoot<'_>) -> Option<Operation> {
         }
         shape.parts().find_map(|part| find(&part.shape, client))
     }
-    let categories = root
-        .after
-        .categories
-        .values()
-        .chain(root.before.categories.values());
-    categories
-        .filter_map(|category| category.shape.as_ref())
-        .find_map(|shape| find(shape, client))
+    let both = [root.after, root.before].into_iter();
+    let categories = both.flat_map(|flows| flows.categories.values());
+    let mut shapes = categories.filter_map(|category| category.shape.as_ref());
+    shapes.find_map(|shape| find(shape, client))
 }
 
 /// Divides the time that requests gained or lost among the operations that behave differently in
@@ -265,20 +261,17 @@ fn callee(client: &Operation, root: &OfRoot<'_>) -> Option<Operation> {
 fn share_out(changes: &mut [PathChange], roots: &[OfRoot<'_>], edges: &EdgeTable) {
     let inside_ns = |change: &PathChange| {
         let root = &roots[change.root];
-        let is_old_known = requests_of(root.after, &change.lost) >= REQUESTS_MIN;
+        let at = change.at.of_any_host();
         let of = |flows: &RootFlows, ids: &BTreeSet<CategoryId>| {
-            let categories = ids.iter().filter_map(|id| flows.categories.get(id));
-            let times = categories.flat_map(|category| &category.edges_ns);
-            let at = change.at.of_any_host();
+            let times = flows.of(ids).flat_map(|category| &category.edges_ns);
             let inside = times
                 .filter(|(edge, _)| edges.get(**edge).operations().contains(&at))
                 .map(|(_, time_ns)| *time_ns as f64);
-            represented(flows, ids).mean(inside.sum::<f64>())
+            flows.count_of(ids).mean(inside.sum::<f64>())
         };
-        let old = if is_old_known {
-            root.after
-        } else {
-            root.before
+        let old = match root.after.requests_of(&change.lost) {
+            REQUESTS_MIN.. => root.after,
+            _ => root.before,
         };
         of(root.after, &change.gained) - of(old, &change.lost)
     };
@@ -304,38 +297,25 @@ fn share_out(changes: &mut [PathChange], roots: &[OfRoot<'_>], edges: &EdgeTable
 /// Removes callers that behave differently because of a callee. The callee takes over the
 /// contribution and the affected fraction of the caller if they are larger.
 fn without_what_follows(found: &[PathChange], roots: &[OfRoot<'_>]) -> Vec<PathChange> {
-    let requests = |root: usize, ids: &mut dyn Iterator<Item = &CategoryId>| -> u64 {
-        ids.filter_map(|id| roots[root].after.categories.get(id))
-            .map(|category| category.requests)
-            .sum()
+    let common = |caller: &PathChange, callee: &PathChange| {
+        let ids = caller.gained.intersection(&callee.gained);
+        roots[caller.root].after.requests_of(ids)
     };
     let follows = |caller: &PathChange, callee: &PathChange| {
-        let all = requests(caller.root, &mut caller.gained.iter());
-        let common = requests(caller.root, &mut caller.gained.intersection(&callee.gained));
-        let is_inside = caller.gained.iter().any(|id| {
-            roots[caller.root]
-                .after
-                .categories
-                .get(id)
-                .and_then(|category| category.shape.as_ref())
-                .is_some_and(|shape| is_below(shape, &caller.at, &callee.at))
-        });
+        let flows = roots[caller.root].after;
+        let all = flows.requests_of(&caller.gained);
+        let mut shapes = caller.gained.iter().filter_map(|id| flows.shape(*id));
         caller.root == callee.root
             && caller.at != callee.at
-            && is_inside
-            && common as f64 >= FOLLOWS_MIN * all as f64
+            && shapes.any(|shape| is_below(shape, &caller.at, &callee.at))
+            && common(caller, callee) as f64 >= FOLLOWS_MIN * all as f64
     };
     let leader = |at: usize| -> Option<usize> {
         (0..found.len())
             .filter(|other| *other != at && follows(&found[at], &found[*other]))
             // Of several callees, take the one that shares the most changed requests with the
             // caller.
-            .max_by_key(|other| {
-                requests(
-                    found[at].root,
-                    &mut found[at].gained.intersection(&found[*other].gained),
-                )
-            })
+            .max_by_key(|other| common(&found[at], &found[*other]))
     };
     let leaders: Vec<Option<usize>> = (0..found.len()).map(leader).collect();
     let mut kept = found.to_vec();
@@ -346,13 +326,9 @@ fn without_what_follows(found: &[PathChange], roots: &[OfRoot<'_>]) -> Vec<PathC
         }
         callee.affected = callee.affected.max(caller.affected);
     }
-    let mut places = 0..;
-    kept.retain(|_| {
-        places
-            .next()
-            .is_some_and(|at| last_leader(&leaders, at) == at)
-    });
-    kept
+    let kept = kept.into_iter().enumerate();
+    let ends = kept.filter(|(at, _)| last_leader(&leaders, *at) == *at);
+    ends.map(|(_, change)| change).collect()
 }
 
 /// Returns the end of the chain of leaders from `at`. If operations call each other in a loop, the
@@ -379,14 +355,11 @@ fn operations(shape: &Shape) -> BTreeSet<Operation> {
 
 /// Reports whether `inner` runs inside of `outer`.
 fn is_below(shape: &Shape, outer: &Operation, inner: &Operation) -> bool {
-    if shape.operation == *outer {
-        return shape
-            .parts()
-            .any(|part| operations(&part.shape).contains(inner));
-    }
-    shape
-        .parts()
-        .any(|part| is_below(&part.shape, outer, inner))
+    let is_outer = shape.operation == *outer;
+    shape.parts().any(|part| match is_outer {
+        true => operations(&part.shape).contains(inner),
+        false => is_below(&part.shape, outer, inner),
+    })
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub struct Request {
 }
 
 /// Sums over the requests of one category or of an overflow, and a sample of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FlowCategory {
     /// Structure of the requests; `None` for requests beyond [`CATEGORIES_MAX`].
     pub shape: Option<Arc<Shape>>,
@@ -72,18 +72,6 @@ pub struct FlowCategory {
 }
 
 impl FlowCategory {
-    fn new(shape: Option<Arc<Shape>>) -> FlowCategory {
-        FlowCategory {
-            shape,
-            requests: 0,
-            count: WeightedCount::default(),
-            latency_ns: 0,
-            squares_ns2: 0,
-            edges_ns: FxHashMap::default(),
-            sample: Vec::new(),
-        }
-    }
-
     /// Returns the mean latency of the requests, or 0 without any.
     pub fn mean_ns(&self) -> f64 {
         self.count.mean(self.latency_ns as f64)
@@ -143,14 +131,13 @@ impl FlowCategory {
         for (edge, time_ns) in other.edges_ns {
             self.add_edge(renumbered[edge.0 as usize], time_ns);
         }
-        self.sample
-            .extend(other.sample.into_iter().map(|mut request| {
-                for (edge, _) in &mut request.edges_ns {
-                    *edge = renumbered[edge.0 as usize];
-                }
-                request.edges_ns.sort_unstable_by_key(|(edge, _)| *edge);
-                request
-            }));
+        for mut request in other.sample {
+            for (edge, _) in &mut request.edges_ns {
+                *edge = renumbered[edge.0 as usize];
+            }
+            request.edges_ns.sort_unstable_by_key(|(edge, _)| *edge);
+            self.sample.push(request);
+        }
         self.bound_sample();
     }
 }
@@ -179,6 +166,33 @@ impl RootFlows {
     /// Returns the number of recorded requests, and the number of requests that they represent.
     pub fn count(&self) -> WeightedCount {
         self.all().map(|category| category.count).sum()
+    }
+
+    /// Returns the structure of a category; `None` if the category or its structure is unknown.
+    pub(crate) fn shape(&self, id: CategoryId) -> Option<&Arc<Shape>> {
+        self.categories.get(&id)?.shape.as_ref()
+    }
+
+    /// Returns the number of recorded requests of these categories.
+    pub(crate) fn requests_of<'a>(&self, ids: impl IntoIterator<Item = &'a CategoryId>) -> u64 {
+        self.of(ids).map(|category| category.requests).sum()
+    }
+
+    /// Returns the number of requests of these categories, recorded and represented.
+    pub(crate) fn count_of<'a>(
+        &self,
+        ids: impl IntoIterator<Item = &'a CategoryId>,
+    ) -> WeightedCount {
+        self.of(ids).map(|category| category.count).sum()
+    }
+
+    /// Iterates over the known ones of these categories.
+    pub(crate) fn of<'a>(
+        &self,
+        ids: impl IntoIterator<Item = &'a CategoryId>,
+    ) -> impl Iterator<Item = &FlowCategory> {
+        let ids = ids.into_iter();
+        ids.filter_map(move |id| self.categories.get(id))
     }
 
     /// Returns the mean latency of the requests in nanoseconds, or 0 without any.
@@ -245,35 +259,26 @@ impl PeriodFlows {
 
     /// Returns the number of requests without a category, recorded and represented.
     pub fn uncategorised_count(&self) -> WeightedCount {
-        let overflow = self
-            .roots
-            .values()
-            .filter_map(|root| root.overflow.as_ref());
+        let overflow = self.roots.values().flat_map(|root| &root.overflow);
         overflow.map(|category| category.count).sum()
     }
 
     fn category(&mut self, root: &str, shape: Option<&Arc<Shape>>) -> &mut FlowCategory {
-        let PeriodFlows {
-            roots, categories, ..
-        } = self;
+        let (roots, categories) = (&mut self.roots, &mut self.categories);
         let is_full = roots.len() >= ROOTS_MAX && !roots.contains_key(root);
         let root = if is_full { OTHER_ROOTS } else { root };
         let of_root = roots.entry(root.to_owned()).or_default();
-        let known = shape.filter(|shape| {
-            *categories < CATEGORIES_MAX
-                || of_root.categories.contains_key(&CategoryId(shape.digest))
-        });
-        match known {
-            Some(shape) => of_root
-                .categories
-                .entry(CategoryId(shape.digest))
-                .or_insert_with(|| {
-                    *categories += 1;
-                    FlowCategory::new(Some(shape.clone()))
-                }),
-            None => of_root
-                .overflow
-                .get_or_insert_with(|| FlowCategory::new(None)),
+        let known = shape.map(|shape| (shape, CategoryId(shape.digest)));
+        let fits = |id: &CategoryId| of_root.categories.contains_key(id);
+        match known.filter(|(_, id)| *categories < CATEGORIES_MAX || fits(id)) {
+            Some((shape, id)) => of_root.categories.entry(id).or_insert_with(|| {
+                *categories += 1;
+                FlowCategory {
+                    shape: Some(shape.clone()),
+                    ..FlowCategory::default()
+                }
+            }),
+            None => of_root.overflow.get_or_insert_default(),
         }
     }
 
@@ -294,13 +299,13 @@ impl PeriodFlows {
         self.arrivals_left_out += other.arrivals_left_out;
         let room = ARRIVALS_MAX - self.arrivals_ns.len().min(ARRIVALS_MAX);
         self.arrivals_left_out += other.arrivals_ns.len().saturating_sub(room) as u64;
-        self.arrivals_ns
-            .extend(other.arrivals_ns.into_iter().take(room));
+        let arrivals_ns = other.arrivals_ns.into_iter();
+        self.arrivals_ns.extend(arrivals_ns.take(room));
         for (root, flows) in other.roots {
             for category in flows.categories.into_values() {
                 let shape = category.shape.clone();
-                self.category(&root, shape.as_ref())
-                    .merge(category, &renumbered);
+                let own = self.category(&root, shape.as_ref());
+                own.merge(category, &renumbered);
             }
             if let Some(overflow) = flows.overflow {
                 self.category(&root, None).merge(overflow, &renumbered);
@@ -312,14 +317,12 @@ impl PeriodFlows {
     /// which requests were observed. Reduces samples to [`SAMPLE_MAX`] requests.
     #[must_use]
     pub fn in_order(mut self) -> PeriodFlows {
-        let by_root = self.roots.values_mut();
-        for category in
-            by_root.flat_map(|root| root.categories.values_mut().chain(&mut root.overflow))
-        {
-            category.trim();
-            category
-                .sample
-                .sort_unstable_by_key(|request| (request.start_ns, request.id));
+        for root in self.roots.values_mut() {
+            for category in root.categories.values_mut().chain(&mut root.overflow) {
+                category.trim();
+                let sample = &mut category.sample;
+                sample.sort_unstable_by_key(|request| (request.start_ns, request.id));
+            }
         }
         self.arrivals_ns.sort_unstable();
         self
@@ -364,9 +367,8 @@ impl Pass<TraceView<'_>> for FlowPass<'_> {
         category.requests += 1;
         category.count.count(weight);
         category.latency_ns += weight.times(path.latency_ns);
-        category.squares_ns2 = category
-            .squares_ns2
-            .saturating_add(weight.times_square(path.latency_ns));
+        let square_ns2 = weight.times_square(path.latency_ns);
+        category.squares_ns2 = category.squares_ns2.saturating_add(square_ns2);
         for (edge, time_ns) in edges_ns {
             let weighted_ns = u64::try_from(weight.times(*time_ns)).unwrap_or(u64::MAX);
             category.add_edge(*edge, weighted_ns);
@@ -380,10 +382,7 @@ impl Pass<TraceView<'_>> for FlowPass<'_> {
             start_ns: seen.trace.start_ns,
             latency_ns: path.latency_ns,
             weight: weight.value() as f32,
-            edges_ns: edges_ns
-                .iter()
-                .map(|(edge, ns)| (*edge, *ns as f32))
-                .collect(),
+            edges_ns: edges_ns.iter().map(|(id, ns)| (*id, *ns as f32)).collect(),
         });
         category.bound_sample();
     }
