@@ -26,6 +26,7 @@ pub(in crate::compare) use section::SectionEvidence;
 pub(in crate::compare) use variability::Variability;
 
 use super::rows::Period;
+use super::slices::{REQUESTS_PER_SLICE, slice_count, slice_of};
 use crate::record::TraceId;
 use crate::statistics::stratified::{ShareStratum, share_mid_two_sided, shares_two_sided};
 use crate::statistics::{
@@ -45,11 +46,6 @@ pub(super) struct Observation {
     pub(super) time_ns: f32,
 }
 
-/// Maximum number of time slices of one period.
-const SLICES_MAX: usize = 12;
-/// Minimum number of observations of a slice, and of half a period, if the period has at least
-/// twice as many.
-const SLICE_ROWS_MIN: usize = 6;
 /// Minimum number of slices of a period for an estimate of the variation between them, and for
 /// [`without_one`] to leave one out.
 const SLICES_KNOWN_MIN: usize = 5;
@@ -124,21 +120,17 @@ impl RankEvidence {
         rows.sort_by_key(|row| (row.period, row.start_ns, row.id));
         let counts = [Period::Before, Period::After]
             .map(|period| rows.iter().filter(|row| row.period == period).count());
-        let slices = counts.map(|count| (count / SLICE_ROWS_MIN).clamp(2, SLICES_MAX));
+        let slices = counts.map(slice_count);
         for (at, row) in rows.iter_mut().enumerate() {
-            let period = row.period as usize;
-            let place = at - if period == 0 { 0 } else { counts[0] };
-            row.slice = place * slices[period] / counts[period];
+            row.slice = slice_of(at, row.period as usize, counts, slices);
         }
         let values = ascending(&rows);
         let doubled = doubled_ranks(&values);
         let scores: Vec<f64> = doubled.iter().map(|rank| f64::from(*rank)).collect();
         let centred = centred(&rows, &scores);
         let exact = exact_rank_deviations(&rows, &doubled);
-        let mut statistics: Vec<Statistic> =
-            Statistic::of(&rows, &centred, slices, exact, SHARES[0])
-                .into_iter()
-                .collect();
+        let of_ranks = Statistic::of(&rows, &centred, slices, exact, SHARES[0]);
+        let mut statistics: Vec<Statistic> = of_ranks.into_iter().collect();
         let halves = halves(&rows, &centred, counts);
         for (part, share) in SLOWEST.into_iter().zip(&SHARES[1..]) {
             let Some(slow) = slowest(&rows, &values, part) else {
@@ -193,28 +185,16 @@ impl RankEvidence {
         }
         let earlier = has.partition_point(|(period, _)| *period == Period::Before);
         let counts = [earlier, has.len() - earlier];
-        let slices = counts.map(|count| (count / SLICE_ROWS_MIN).clamp(2, SLICES_MAX));
-        let rows: Vec<AlignedObservation> = has
-            .iter()
-            .enumerate()
-            .map(|(at, (period, has))| {
-                let period_number = *period as usize;
-                let place = at
-                    - if *period == Period::Before {
-                        0
-                    } else {
-                        earlier
-                    };
-                AlignedObservation {
-                    stratum: 0,
-                    period: *period,
-                    start_ns: at as i64,
-                    id: TraceId(0),
-                    slice: place * slices[period_number] / counts[period_number],
-                    value: f64::from(u8::from(*has)),
-                }
-            })
-            .collect();
+        let slices = counts.map(slice_count);
+        let row = |(at, (period, has)): (usize, &(Period, bool))| AlignedObservation {
+            stratum: 0,
+            period: *period,
+            start_ns: at as i64,
+            id: TraceId(0),
+            slice: slice_of(at, *period as usize, counts, slices),
+            value: f64::from(u8::from(*has)),
+        };
+        let rows: Vec<AlignedObservation> = has.iter().enumerate().map(row).collect();
         let scores: Vec<f64> = rows.iter().map(|row| row.value).collect();
         let centred = centred(&rows, &scores);
         let exact = normal_deviation(fisher_two_sided(share(0), share(1)));
@@ -254,24 +234,19 @@ impl RankEvidence {
             );
             let is_spread = statistic.without_one / inflation.sqrt() >= WITHOUT_ONE_MIN;
             RankTest {
-                p_value: if is_spread {
-                    (p_value / statistic.share).min(1.0)
-                } else {
-                    1.0
+                p_value: match is_spread {
+                    true => p_value / statistic.share,
+                    false => 1.0,
                 },
                 is_slower: statistic.deviations > 0.0,
             }
         };
-        let nothing = RankTest {
+        let tests = self.statistics.iter().map(of);
+        let below_1 = tests.filter(|test| test.p_value < 1.0);
+        let best = below_1.min_by(|a, b| a.p_value.total_cmp(&b.p_value));
+        best.unwrap_or(RankTest {
             p_value: 1.0,
             is_slower: false,
-        };
-        self.statistics.iter().map(of).fold(nothing, |best, one| {
-            if one.p_value < best.p_value {
-                one
-            } else {
-                best
-            }
         })
     }
 }
@@ -329,23 +304,12 @@ fn without_one(rows: &[AlignedObservation], scores: &[f64], slices: [usize; 2], 
         if count < SLICES_KNOWN_MIN {
             continue;
         }
+        let sign = sum.signum() * if period == Period::After { 1.0 } else { -1.0 };
         let mut sums = vec![0.0; count];
-        for (row, score) in rows
-            .iter()
-            .zip(scores)
-            .filter(|(row, _)| row.period == period)
-        {
-            sums[row.slice] += if period == Period::After {
-                *score
-            } else {
-                -score
-            };
+        for (row, score) in of_period(rows, scores, period) {
+            sums[row.slice] += score * sign;
         }
-        let of_most = sums
-            .iter()
-            .map(|own| own * sum.signum())
-            .fold(0.0, f64::max);
-        most = most.max(of_most);
+        most = sums.into_iter().fold(most, f64::max);
     }
     sum.abs() - most
 }
@@ -355,10 +319,8 @@ fn without_one(rows: &[AlignedObservation], scores: &[f64], slices: [usize; 2], 
 fn least_p_value_of_shares(strata: &[ShareStratum]) -> f64 {
     let most = strata.iter().map(|of| of.with.min(of.later)).sum();
     let others = |of: &ShareStratum| of.of - of.later;
-    let fewest = strata
-        .iter()
-        .map(|of| of.with.saturating_sub(others(of)))
-        .sum();
+    let fewest = strata.iter().map(|of| of.with.saturating_sub(others(of)));
+    let fewest = fewest.sum();
     let of = |seen: u64| shares_two_sided(strata, seen).unwrap_or(0.0);
     of(most).min(of(fewest))
 }
@@ -395,11 +357,7 @@ fn inflation(
     if count < SLICES_KNOWN_MIN {
         return None;
     }
-    let own = || {
-        rows.iter()
-            .zip(scores)
-            .filter(|(row, _)| row.period == period)
-    };
+    let own = || of_period(rows, scores, period);
     let (n, sum) = own().fold((0.0, 0.0), |(n, sum), (_, score)| (n + 1.0, sum + score));
     let mean = sum / n;
     let mut sums = vec![0.0; count];
@@ -420,6 +378,16 @@ fn inflation(
     })
 }
 
+/// Iterates over the rows of a period, with their scores.
+fn of_period<'a>(
+    rows: &'a [AlignedObservation],
+    scores: &'a [f64],
+    period: Period,
+) -> impl Iterator<Item = (&'a AlignedObservation, &'a f64)> {
+    let scored = rows.iter().zip(scores);
+    scored.filter(move |(row, _)| row.period == period)
+}
+
 /// Returns, for each period, the squared difference of mean ranks between its halves, and its
 /// expectation under independence. Both are in units of the variance of ranks. `None` if a period
 /// has too few observations, or if their ranks do not vary.
@@ -430,15 +398,11 @@ fn halves(
 ) -> [Option<[f64; 2]>; 2] {
     [Period::Before, Period::After].map(|period| {
         let count = counts[period as usize];
-        if count < 2 * SLICE_ROWS_MIN {
+        if count < 2 * REQUESTS_PER_SLICE {
             return None;
         }
-        let own: Vec<f64> = rows
-            .iter()
-            .zip(scores)
-            .filter(|(row, _)| row.period == period)
-            .map(|(_, score)| *score)
-            .collect();
+        let own = of_period(rows, scores, period).map(|(_, score)| *score);
+        let own: Vec<f64> = own.collect();
         let mean = own.iter().sum::<f64>() / count as f64;
         let variance = own.iter().map(|score| (score - mean).powi(2)).sum::<f64>() / count as f64;
         let (first, second) = own.split_at(count / 2);
@@ -459,7 +423,7 @@ const NORMAL_MIN: usize = 30;
 fn halves_of_share(has: &[(Period, bool)]) -> Option<[f64; 2]> {
     let (n, half) = (has.len(), has.len() / 2);
     let with = has.iter().filter(|(_, has)| *has).count();
-    if n < 2 * SLICE_ROWS_MIN || with == 0 || with == n {
+    if n < 2 * REQUESTS_PER_SLICE || with == 0 || with == n {
         return None;
     }
     let later = n - half;

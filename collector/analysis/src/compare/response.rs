@@ -12,7 +12,7 @@ use super::matched::Alike;
 use super::place::Places;
 use super::production::local_structure;
 use super::rows::{Period, Row};
-use super::slices::{Slice, error, slice_count};
+use super::slices::{Slice, error, slice_count, slice_of};
 use super::strata::{SmallTime, StructureKey, strata};
 use crate::flow::CategoryId;
 use std::collections::BTreeMap;
@@ -264,17 +264,12 @@ fn error_ns(observations: &[Observation], part: f64) -> Option<f64> {
     }
     let mut order: Vec<&Observation> = observations.iter().collect();
     order.sort_by_key(|one| (one.period, one.start_ns, one.id));
-    let mut slices = counts.map(|count| vec![Slice::default(); slice_count(count)]);
+    let lengths = counts.map(slice_count);
+    let mut slices = lengths.map(|count| vec![Slice::default(); count]);
     for (at, one) in order.into_iter().enumerate() {
         let period = one.period as usize;
-        let place = at
-            - if one.period == Period::Before {
-                0
-            } else {
-                counts[0]
-            };
-        let count = slices[period].len();
-        slices[period][place * count / counts[period]].add(f64::from(one.time_ns), 1.0);
+        let slice = slice_of(at, period, counts, lengths);
+        slices[period][slice].add(f64::from(one.time_ns), 1.0);
     }
     let error_ns = error((&slices[0], counts[0]), (&slices[1], counts[1]))?;
     Some(error_ns * part)

@@ -10,15 +10,27 @@
 use crate::statistics::student_two_sided;
 
 /// Maximum number of slices of a period. With more, neighbouring slices would be too alike.
-pub(super) const SLICES_MAX: usize = 12;
-/// Approximate minimum number of requests per slice, if a period has many.
-const REQUESTS_PER_SLICE: usize = 6;
+const SLICES_MAX: usize = 12;
+/// Minimum number of requests of a slice, and of half a period, if the period has at least twice as
+/// many.
+pub(super) const REQUESTS_PER_SLICE: usize = 6;
 /// Maximum factor by which correlated neighbours increase the variance.
 const INFLATION_MAX: f64 = 4.0;
 
 /// Returns the number of slices for this number of requests.
 pub(super) fn slice_count(requests: usize) -> usize {
     (requests / REQUESTS_PER_SLICE).clamp(2, SLICES_MAX)
+}
+
+/// Returns the slice of a request of this period (0 or 1). `place` is its place among the requests
+/// of both periods, in order of period and time.
+pub(super) fn slice_of(
+    place: usize,
+    period: usize,
+    counts: [usize; 2],
+    slices: [usize; 2],
+) -> usize {
+    (place - [0, counts[0]][period]) * slices[period] / counts[period]
 }
 
 /// Sums for the weighted mean of one slice.
@@ -54,11 +66,7 @@ struct Sureness {
 /// Computes mean and variance over slices. `rows` is the effective number of values in the slices,
 /// which may differ from their weights. Returns `None` if fewer than two slices have weight.
 fn sureness(slices: &[Slice], rows: usize) -> Option<Sureness> {
-    let used: Vec<Slice> = slices
-        .iter()
-        .copied()
-        .filter(|slice| slice.weight > 0.0)
-        .collect();
+    let used: Vec<&Slice> = slices.iter().filter(|of| of.weight > 0.0).collect();
     let count = used.len() as f64;
     if used.len() < 2 {
         return None;
@@ -71,11 +79,8 @@ fn sureness(slices: &[Slice], rows: usize) -> Option<Sureness> {
         .map(|slice| (slice.mean() - mean) * (slice.weight * count / weight).sqrt())
         .collect();
     let between: f64 = residuals.iter().map(|r| r * r).sum::<f64>() / (count - 1.0);
-    let alike = residuals
-        .windows(2)
-        .map(|pair| pair[0] * pair[1])
-        .sum::<f64>()
-        / (count - 1.0);
+    let products = residuals.windows(2).map(|pair| pair[0] * pair[1]);
+    let alike = products.sum::<f64>() / (count - 1.0);
     // Two or three slices are too few to estimate a correlation.
     let correlation = if between > 0.0 && used.len() > 3 {
         (alike / between).clamp(0.0, 0.9)
@@ -100,8 +105,8 @@ pub(super) fn difference(
     (before, rows_before): (&[Slice], usize),
     (after, rows_after): (&[Slice], usize),
 ) -> (f64, f64) {
-    let (Some(before), Some(after)) = (sureness(before, rows_before), sureness(after, rows_after))
-    else {
+    let before = sureness(before, rows_before);
+    let Some((before, after)) = before.zip(sureness(after, rows_after)) else {
         return (1.0, 0.0);
     };
     let difference = after.mean - before.mean;
@@ -112,10 +117,8 @@ pub(super) fn difference(
     }
     let freedom = variance * variance
         / (before.variance.powi(2) / before.freedom + after.variance.powi(2) / after.freedom);
-    (
-        student_two_sided(difference / variance.sqrt(), freedom),
-        difference,
-    )
+    let p_value = student_two_sided(difference / variance.sqrt(), freedom);
+    (p_value, difference)
 }
 
 /// Returns the standard error of the difference of two periods' means, or `None` if there are too
