@@ -6,9 +6,10 @@ use super::response::times_by_place;
 use super::rows::Row;
 use super::structural::PathChange;
 use super::structure::{Precursor, mean_ns};
+use super::variation::sorted_ks;
 use super::{CompareSettings, OfRoot};
 use crate::flow::{CategoryId, EdgeId, Operation, RootFlows, Shape};
-use crate::statistics::{benjamini_hochberg, kolmogorov_smirnov};
+use crate::statistics::benjamini_hochberg;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -110,11 +111,8 @@ fn of_category(
 ) -> Option<Mutation> {
     let id = alike.id?;
     let part = |place: usize| {
-        let change = root.places.get(&place);
-        change
-            .and_then(|change| change.contributions_ns.get(&Some(id)))
-            .copied()
-            .unwrap_or_default()
+        let contributions_ns = &root.places[&place].contributions_ns;
+        contributions_ns.get(&Some(id)).copied().unwrap_or_default()
     };
     let whole: f64 = root.places.keys().map(|place| part(*place).abs()).sum();
     let mut responsible: BTreeMap<usize, usize> = BTreeMap::new();
@@ -170,24 +168,23 @@ pub(super) fn structural_mutations(
         let p_values: Vec<f64> = root.counts.iter().map(|count| count.p_value).collect();
         let q_values = benjamini_hochberg(&p_values);
         for gain in &root.gains {
-            let causes: BTreeSet<usize> = structural
-                .iter()
-                .filter(|change| change.root == number && change.gained.contains(&gain.id))
+            let changes = structural.iter().filter(|change| change.root == number);
+            let causes: BTreeSet<usize> = changes
+                .filter(|change| change.gained.contains(&gain.id))
                 .filter_map(|change| rank.get(&(change.operation.clone(), true)).copied())
                 .collect();
             // With the same workload, a higher frequency needs no cause to count as a change.
             if causes.is_empty() && !settings.same_workload {
                 continue;
             }
+            let mean_ns = |id| mean_ns(id, root.before, root.after);
             let moved_ns = gain.precursors.iter().map(|precursor| {
-                let old_ns = mean_ns(precursor.category, root.before, root.after);
-                precursor.moved * (mean_ns(gain.id, root.before, root.after) - old_ns)
+                precursor.moved * (mean_ns(gain.id) - mean_ns(precursor.category))
             });
             // With the same workload, requests without a precursor contribute all of their time.
-            let new_ns = if settings.same_workload {
-                gain.unexplained * mean_ns(gain.id, root.before, root.after)
-            } else {
-                0.0
+            let new_ns = match settings.same_workload {
+                true => gain.unexplained * mean_ns(gain.id),
+                false => 0.0,
             };
             let at = root.counts.iter().position(|count| count.id == gain.id);
             let of = |flows: &RootFlows| {
@@ -223,13 +220,10 @@ fn edges(
     responsible: &BTreeMap<usize, usize>,
 ) -> Vec<EdgeChange> {
     let all = alike.edges();
-    let most_ns = all
-        .iter()
-        .map(|edge| alike.edge_change_ns(*edge).abs())
-        .fold(0.0, f64::max);
-    let listed = all
-        .into_iter()
-        .filter(|edge| alike.edge_change_ns(*edge).abs() >= EDGE_MIN * most_ns);
+    let size_ns = |edge: &EdgeId| alike.edge_change_ns(*edge).abs();
+    let most_ns = all.iter().map(size_ns).fold(0.0, f64::max);
+    let listed = all.into_iter();
+    let listed = listed.filter(|edge| size_ns(edge) >= EDGE_MIN * most_ns);
     let change = |edge: EdgeId| {
         let time = |row: &Row<'_>| {
             let edges_ns = &row.request.edges_ns;
@@ -258,12 +252,6 @@ fn compared<'a>(values: impl Iterator<Item = (&'a Row<'a>, u64)>) -> f64 {
     let mut of: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
     let even = values.filter(|(row, _)| row.is_even);
     even.for_each(|(row, value)| of[row.period as usize].push(value));
-    let counted = of.map(|mut values| -> Vec<(u64, u64)> {
-        values.sort_unstable();
-        values
-            .chunk_by(|a, b| a == b)
-            .map(|alike| (alike[0], alike.len() as u64))
-            .collect()
-    });
-    kolmogorov_smirnov(&counted[0], &counted[1]).p_value
+    of.iter_mut().for_each(|values| values.sort_unstable());
+    sorted_ks(of)
 }

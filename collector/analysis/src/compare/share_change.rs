@@ -21,7 +21,7 @@ pub fn share_change(before: &[Part], after: &[Part]) -> f64 {
     let shares = [0, 1].map(|at: usize| share_of_sample(wholes[at], wholes[1 - at]));
     let rows = shares.map(|share| usize::try_from(share.of).unwrap_or(usize::MAX));
     let slices = [before, after].map(slices);
-    let (of_slices, _) = difference((&slices[0], rows[0]), (&slices[1], rows[1]));
+    let of_slices = difference((&slices[0], rows[0]), (&slices[1], rows[1]));
     of_slices.max(fisher_two_sided(shares[0], shares[1]))
 }
 
@@ -64,10 +64,9 @@ fn slices(pieces: &[Part]) -> Vec<Slice> {
     let mut seen = 0;
     for piece in pieces.iter().filter(|piece| recorded(piece) > 0) {
         // The middle of an interval determines its slice.
-        let place = (seen + recorded(piece) / 2) * slices.len() / requests.max(1);
+        let place = (seen + recorded(piece) / 2) * slices.len() / requests;
         seen += recorded(piece);
-        let last = slices.len() - 1;
-        let slice = &mut slices[place.min(last)];
+        let slice = &mut slices[place];
         let [with, all] = piece.map(WeightedCount::estimate);
         slice.add(1.0, with);
         slice.add(0.0, (all - with).max(0.0));

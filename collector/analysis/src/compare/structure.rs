@@ -46,28 +46,21 @@ pub(super) fn count_changes(
             own[row.period as usize][row.slice] += row.weight;
         }
         let slices = [0, 1].map(|period: usize| -> Vec<Slice> {
-            own[period]
-                .iter()
-                .zip(&totals[period])
-                .map(|(own, all)| Slice {
-                    weight: *all,
-                    sum: *own,
-                    squares: *own,
-                })
-                .collect()
+            let slice = |(own, all): (&f64, &f64)| Slice {
+                weight: *all,
+                sum: *own,
+                squares: *own,
+            };
+            own[period].iter().zip(&totals[period]).map(slice).collect()
         });
-        let (p_value, _) = difference(
-            (&slices[0], requests[0].effective().round() as usize),
-            (&slices[1], requests[1].effective().round() as usize),
-        );
-        let share = |flows: &RootFlows, all: WeightedCount| {
-            let category = flows.categories.get(id);
-            category.map_or(0.0, |category| category.count.share_of(all))
-        };
+        let rows = requests.map(|count| count.effective().round() as usize);
         CountChange {
             id: *id,
-            shares: [share(before, requests[0]), share(after, requests[1])],
-            p_value,
+            shares: [
+                share(before, *id, requests[0]),
+                share(after, *id, requests[1]),
+            ],
+            p_value: difference((&slices[0], rows[0]), (&slices[1], rows[1])),
         }
     };
     rows.categories.iter().map(change).collect()
@@ -109,19 +102,19 @@ pub(super) fn raw_count_changes(
             };
             counts.into_iter().map(slice).collect()
         });
-        let (p_value, _) = difference((&slices[0], slices[0].len()), (&slices[1], slices[1].len()));
         let all = before.count();
-        let share = |flows: &RootFlows| {
-            let category = flows.categories.get(id);
-            category.map_or(0.0, |category| category.count.share_of(all))
-        };
         CountChange {
             id: *id,
-            shares: [share(before), share(after)],
-            p_value,
+            shares: [share(before, *id, all), share(after, *id, all)],
+            p_value: difference((&slices[0], slices[0].len()), (&slices[1], slices[1].len())),
         }
     };
     rows.categories.iter().map(change).collect()
+}
+
+/// Returns a category's number of requests as a share of `all`; 0 if the category is unknown.
+fn share(flows: &RootFlows, id: CategoryId, all: WeightedCount) -> f64 {
+    flows.count_of([&id]).share_of(all)
 }
 
 /// A structure that requests may have had before.
@@ -157,18 +150,15 @@ pub(super) fn gains(
 ) -> Vec<Gain> {
     let (gaining, losing): (Vec<&CountChange>, Vec<&CountChange>) =
         changed.iter().partition(|change| change.gain() > 0.0);
-    let strings: BTreeMap<CategoryId, (Arc<Shape>, Vec<Symbol>)> = changed
-        .iter()
-        .filter_map(|change| {
-            let shape = categories(change.id)?;
-            let string = shape.string();
-            Some((change.id, (shape, string)))
-        })
-        .collect();
-    let mut left: BTreeMap<CategoryId, f64> = losing
-        .iter()
-        .map(|change| (change.id, -change.gain()))
-        .collect();
+    let string = |change: &&CountChange| {
+        let shape = categories(change.id)?;
+        let string = shape.string();
+        Some((change.id, (shape, string)))
+    };
+    let strings: BTreeMap<CategoryId, (Arc<Shape>, Vec<Symbol>)> =
+        changed.iter().filter_map(string).collect();
+    let losses = losing.iter().map(|change| (change.id, -change.gain()));
+    let mut left: BTreeMap<CategoryId, f64> = losses.collect();
     let mut pairs = Vec::new();
     for gain in &gaining {
         let Some((_, own)) = strings.get(&gain.id) else {
@@ -186,17 +176,13 @@ pub(super) fn gains(
         a.0.total_cmp(&b.0)
             .then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
     });
-    let mut gains: BTreeMap<CategoryId, Gain> = gaining
-        .iter()
-        .map(|gain| {
-            let new = Gain {
-                id: gain.id,
-                precursors: Vec::new(),
-                unexplained: gain.gain(),
-            };
-            (gain.id, new)
-        })
-        .collect();
+    let new = |change: &&CountChange| Gain {
+        id: change.id,
+        precursors: Vec::new(),
+        unexplained: change.gain(),
+    };
+    let gains = gaining.iter().map(|change| (change.id, new(change)));
+    let mut gains: BTreeMap<CategoryId, Gain> = gains.collect();
     for (distance, to, from) in pairs {
         let (Some(gain), Some(loss)) = (gains.get_mut(&to), left.get_mut(&from)) else {
             continue;
@@ -204,10 +190,8 @@ pub(super) fn gains(
         let moved = gain.unexplained.min(*loss).max(0.0);
         gain.unexplained -= moved;
         *loss -= moved;
-        let divergence = match (strings.get(&from), strings.get(&to)) {
-            (Some((before, _)), Some((after, _))) => divergence(before, after),
-            _ => None,
-        };
+        let both = strings.get(&from).zip(strings.get(&to));
+        let divergence = both.and_then(|((before, _), (after, _))| divergence(before, after));
         gain.precursors.push(Precursor {
             category: from,
             distance,
@@ -226,10 +210,9 @@ const ONE_TO_N_SLACK: f64 = 0.9;
 /// no later requests, returns its mean latency in the earlier period.
 pub(super) fn mean_ns(id: CategoryId, before: &RootFlows, after: &RootFlows) -> f64 {
     let of = |flows: &RootFlows| {
-        flows
-            .categories
-            .get(&id)
-            .filter(|c| c.requests > 0)
+        let category = flows.categories.get(&id);
+        category
+            .filter(|of| of.requests > 0)
             .map(FlowCategory::mean_ns)
     };
     of(after).or_else(|| of(before)).unwrap_or_default()

@@ -56,10 +56,10 @@ impl Variation {
         let mut squared = [Vec::new(), Vec::new()];
         let mut found = Vec::new();
         for root in roots {
-            for (period, flows) in [root.before, root.after].into_iter().enumerate() {
+            for (squared, flows) in squared.iter_mut().zip([root.before, root.after]) {
                 let large = flows.categories.values();
                 let large = large.filter(|category| category.requests > LARGE_MIN);
-                squared[period].extend(large.filter_map(|category| category.squared_variation()));
+                squared.extend(large.filter_map(|category| category.squared_variation()));
             }
             for (id, rows) in &root.rows.categories {
                 let both = [root.before, root.after].map(|flows| flows.categories.get(id));
@@ -96,8 +96,8 @@ impl Variation {
         squared.iter_mut().for_each(|of| of.sort_by(f64::total_cmp));
         let is_known = squared.iter().all(|of| !of.is_empty());
         // The test takes integers: C² in millionths.
-        let whole = |of: &[f64]| -> Vec<u64> { of.iter().map(|one| (one * 1e6) as u64).collect() };
-        let p_value = is_known.then(|| ks(&whole(&squared[0]), &whole(&squared[1])));
+        let whole = |of: &Vec<f64>| of.iter().map(|one| (one * 1e6) as u64).collect();
+        let p_value = is_known.then(|| sorted_ks(squared.each_ref().map(whole)));
         Variation {
             squared,
             p_value,
@@ -106,12 +106,14 @@ impl Variation {
     }
 }
 
-fn ks(before: &[u64], after: &[u64]) -> f64 {
-    let counted = |of: &[u64]| -> Vec<(u64, u64)> {
+/// Returns the p-value of the difference between the distributions of each period's sorted values
+/// (Kolmogorov and Smirnov).
+pub(super) fn sorted_ks(values: [Vec<u64>; 2]) -> f64 {
+    let [before, after] = values.map(|of| -> Vec<(u64, u64)> {
         let alike = of.chunk_by(|a, b| a == b);
         alike.map(|alike| (alike[0], alike.len() as u64)).collect()
-    };
-    kolmogorov_smirnov(&counted(before), &counted(after)).p_value
+    });
+    kolmogorov_smirnov(&before, &after).p_value
 }
 
 /// Returns the p-value of the difference between both periods' relative distances from the median,
@@ -135,5 +137,5 @@ fn p_value(rows: &[Row<'_>], slices: [usize; 2]) -> f64 {
         }
         count[period] = latencies_ns.len();
     }
-    difference((&of[0], count[0]), (&of[1], count[1])).0
+    difference((&of[0], count[0]), (&of[1], count[1]))
 }
