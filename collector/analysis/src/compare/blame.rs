@@ -51,12 +51,10 @@ pub(super) const AS_A_WHOLE_MIN: f64 = 0.5;
 impl OwnChange {
     /// Reports whether the service as a whole became faster (if `change_ns` is negative) or slower.
     pub(super) fn is_whole(self, change_ns: f64) -> bool {
-        let part = if change_ns < 0.0 {
-            self.faster
-        } else {
-            self.slower
-        };
-        part >= AS_A_WHOLE_MIN
+        match change_ns < 0.0 {
+            true => self.faster >= AS_A_WHOLE_MIN,
+            false => self.slower >= AS_A_WHOLE_MIN,
+        }
     }
 }
 
@@ -73,56 +71,43 @@ pub(super) fn responsible(
 ) -> BTreeMap<usize, Arc<str>> {
     let mut blamed = BTreeMap::new();
     let mut left: Vec<&Link> = links.iter().filter(|link| link.is_changed).collect();
-    while let Some(most) = left
-        .iter()
-        .max_by(|a, b| a.contribution_ns.abs().total_cmp(&b.contribution_ns.abs()))
-        .copied()
-    {
+    let size_ns = |link: &Link| link.contribution_ns.abs();
+    let by_size = |a: &&Link, b: &&Link| size_ns(a).total_cmp(&size_ns(b));
+    while let Some(most) = left.iter().copied().max_by(by_size) {
         let is_late = |link: &Link| {
             link.is_changed
                 && link.contribution_ns * most.contribution_ns > 0.0
-                && link.contribution_ns.abs() >= LATE_MIN * most.contribution_ns.abs()
+                && size_ns(link) >= LATE_MIN * size_ns(most)
         };
         let touches =
             |link: &Link, service: &Arc<str>| link.caller == *service || link.callee == *service;
         let score = |service: &Arc<str>| {
             let pairs = |late: bool| -> usize {
-                let some = links
-                    .iter()
-                    .filter(|link| touches(link, service) && (!late || is_late(link)));
-                some.map(|link| (&link.caller, &link.callee))
-                    .collect::<BTreeSet<_>>()
-                    .len()
+                let of_service = links.iter().filter(|link| touches(link, service));
+                let some = of_service.filter(|link| !late || is_late(link));
+                let pairs = some.map(|link| (&link.caller, &link.callee));
+                pairs.collect::<BTreeSet<_>>().len()
             };
-            let explained = left
-                .iter()
-                .filter(|link| is_late(link) && touches(link, service));
-            let explained_ns: f64 = explained.map(|link| link.contribution_ns.abs()).sum();
+            let late = left.iter().filter(|link| is_late(link));
+            let explained = late.filter(|link| touches(link, service));
+            let explained_ns: f64 = explained.map(|link| size_ns(link)).sum();
             let own: OwnChange = own.get(service).copied().unwrap_or_default();
             let is_slower_itself = own.is_whole(most.contribution_ns)
-                && own.contribution_ns.abs() >= OWN_PART_MIN * most.contribution_ns.abs();
+                && own.contribution_ns.abs() >= OWN_PART_MIN * size_ns(most);
             let complete = pairs(true) as f64 / pairs(false).max(1) as f64;
-            explained_ns
-                * if is_slower_itself {
-                    complete.max(OWN_COMPLETE)
-                } else {
-                    complete
-                }
+            let least = if is_slower_itself { OWN_COMPLETE } else { 0.0 };
+            explained_ns * complete.max(least)
         };
         // If both explain about as much, the callee is responsible: its answer is late.
         let (caller, callee) = (score(&most.caller), score(&most.callee));
-        let is_caller = caller > CALLER_MIN * callee;
-        let service = if is_caller {
-            &most.caller
-        } else {
-            &most.callee
-        }
-        .clone();
-        let taken: Vec<usize> = left
-            .iter()
-            .filter(|link| link.place == most.place || (is_late(link) && touches(link, &service)))
-            .map(|link| link.place)
-            .collect();
+        let service = match caller > CALLER_MIN * callee {
+            true => &most.caller,
+            false => &most.callee,
+        };
+        let is_taken =
+            |link: &&&Link| link.place == most.place || (is_late(link) && touches(link, service));
+        let taken = left.iter().filter(is_taken);
+        let taken: Vec<usize> = taken.map(|link| link.place).collect();
         left.retain(|link| !taken.contains(&link.place));
         blamed.extend(taken.into_iter().map(|place| (place, service.clone())));
     }
@@ -141,18 +126,17 @@ const OWN_COMPLETE: f64 = 0.9;
 /// Selects the links among places, each given with its number, its contribution in nanoseconds, and
 /// whether it changed.
 pub(super) fn links<'a>(places: impl Iterator<Item = (usize, &'a Place, f64, bool)>) -> Vec<Link> {
-    places
-        .filter_map(|(place, of, contribution_ns, is_changed)| match of {
-            Place::Own(_) => None,
-            Place::Link { caller, callee } => Some(Link {
-                place,
-                caller: caller.service.clone(),
-                callee: callee.service.clone(),
-                contribution_ns,
-                is_changed,
-            }),
-        })
-        .collect()
+    let link = |(place, of, contribution_ns, is_changed): (usize, &Place, f64, bool)| match of {
+        Place::Own(_) => None,
+        Place::Link { caller, callee } => Some(Link {
+            place,
+            caller: caller.service.clone(),
+            callee: callee.service.clone(),
+            contribution_ns,
+            is_changed,
+        }),
+    };
+    places.filter_map(link).collect()
 }
 
 #[cfg(test)]

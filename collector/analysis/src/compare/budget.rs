@@ -47,10 +47,9 @@ impl Budget {
     /// Returns the level of one of the tests. The levels of all tests add up to the rate.
     fn level(&self, test: &WeightedTest) -> f64 {
         let equal = 1.0 / self.tests as f64;
-        let by_spread = if self.spread_ns > 0.0 {
-            test.spread_ns / self.spread_ns
-        } else {
-            equal
+        let by_spread = match self.spread_ns > 0.0 {
+            true => test.spread_ns / self.spread_ns,
+            false => equal,
         };
         self.rate * ((1.0 - BY_SPREAD) * equal + BY_SPREAD * by_spread)
     }
@@ -88,12 +87,10 @@ pub(super) fn decisions(tests: &[WeightedTest], rate: f64) -> Vec<Decision> {
     };
     let mut decisions: Vec<Decision> = tests.iter().map(with_it).collect();
     let levels: Vec<f64> = kept.iter().map(|at| budget.level(&tests[*at])).collect();
-    let weighted: Vec<f64> = kept
-        .iter()
-        .zip(&levels)
-        .map(|(at, level)| tests[*at].p_value * rate / (level * budget.tests as f64))
-        .collect();
-    let q_values = benjamini_hochberg(&weighted);
+    let with_levels = kept.iter().zip(&levels);
+    let weighted =
+        with_levels.map(|(at, level)| tests[*at].p_value * rate / (level * budget.tests as f64));
+    let q_values = benjamini_hochberg(&weighted.collect::<Vec<f64>>());
     for ((at, level), q_value) in kept.into_iter().zip(levels).zip(q_values) {
         decisions[at] = Decision {
             q_value: Some(q_value.min(1.0)),

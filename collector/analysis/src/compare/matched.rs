@@ -9,7 +9,7 @@ use crate::flow::{CategoryId, EdgeId, FlowCategory, RootFlows};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A category, or the remainder of all small ones, in both periods.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct CategoryPair<'a> {
     /// The category; `None` for the remainder.
     pub(super) id: Option<CategoryId>,
@@ -27,16 +27,6 @@ pub(super) struct CategoryPair<'a> {
 pub(super) const REQUESTS_MIN: u64 = 3;
 
 impl CategoryPair<'_> {
-    fn empty(id: Option<CategoryId>) -> Self {
-        CategoryPair {
-            id,
-            requests: [0.0; 2],
-            latency_ns: [0.0; 2],
-            edges_ns: [BTreeMap::new(), BTreeMap::new()],
-            rows: Vec::new(),
-        }
-    }
-
     fn add(&mut self, period: usize, category: &FlowCategory) {
         self.requests[period] += category.count.estimate();
         self.latency_ns[period] += category.latency_ns as f64;
@@ -47,19 +37,14 @@ impl CategoryPair<'_> {
 
     /// Returns the edges that requests of either period use.
     pub(super) fn edges(&self) -> BTreeSet<EdgeId> {
-        self.edges_ns
-            .iter()
-            .flat_map(|edges| edges.keys().copied())
-            .collect()
+        let periods = self.edges_ns.iter();
+        periods.flat_map(|edges| edges.keys().copied()).collect()
     }
 
     /// Returns the mean time on an edge in a period, in nanoseconds.
     pub(super) fn edge_ns(&self, period: usize, edge: EdgeId) -> f64 {
-        let sum = self.edges_ns[period]
-            .get(&edge)
-            .copied()
-            .unwrap_or_default();
-        sum / self.requests[period].max(1.0)
+        let sum = self.edges_ns[period].get(&edge).copied();
+        sum.unwrap_or_default() / self.requests[period].max(1.0)
     }
 
     /// Returns the change of the mean time on an edge, in nanoseconds.
@@ -80,7 +65,7 @@ impl CategoryPair<'_> {
 }
 
 /// Requests of both periods, matched by category.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Alike<'a> {
     /// Categories with at least [`REQUESTS_MIN`] requests in each period, then the remainder, whose
     /// id is `None`.
@@ -91,22 +76,18 @@ pub(super) struct Alike<'a> {
 
 /// Matches the requests of both periods.
 pub(super) fn alike<'a>(flows: [&RootFlows; 2], rows: &Rows<'a>) -> Alike<'a> {
-    let mut rest = CategoryPair::empty(None);
-    let mut found = Alike {
-        matched: Vec::new(),
-        small: Vec::new(),
-    };
+    let mut rest = CategoryPair::default();
+    let mut found = Alike::default();
     for (id, of_category) in &rows.categories {
         let both = flows.map(|flows| flows.categories.get(id));
-        let is_matched = both
-            .iter()
-            .all(|category| category.is_some_and(|category| category.requests >= REQUESTS_MIN));
-        let mut own = CategoryPair::empty(Some(*id));
+        let is_matched = (both.iter()).all(|of| of.is_some_and(|of| of.requests >= REQUESTS_MIN));
+        let mut own = CategoryPair {
+            id: Some(*id),
+            ..CategoryPair::default()
+        };
         let one = if is_matched { &mut own } else { &mut rest };
-        for (period, category) in both.iter().enumerate() {
-            if let Some(category) = category {
-                one.add(period, category);
-            }
+        for (period, category) in both.into_iter().enumerate() {
+            category.into_iter().for_each(|of| one.add(period, of));
         }
         if is_matched {
             own.rows.clone_from(of_category);

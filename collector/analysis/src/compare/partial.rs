@@ -72,10 +72,8 @@ fn parting(earlier: &[f64], later: &[f64]) -> (f64, [f64; 2]) {
     while at_earlier < earlier.len() || at_later < later.len() {
         let next = |times: &[f64], at: usize| times.get(at).copied().unwrap_or(f64::INFINITY);
         let time = next(earlier, at_earlier).min(next(later, at_later));
-        let passed = |times: &[f64], at: usize| {
-            let same = times[at..].iter().take_while(|own| **own <= time);
-            at + same.count()
-        };
+        let passed =
+            |times: &[f64], at: usize| at + times[at..].partition_point(|own| *own <= time);
         at_earlier = passed(earlier, at_earlier);
         at_later = passed(later, at_later);
         let beyond = [earlier.len() - at_earlier, later.len() - at_later];
@@ -84,11 +82,8 @@ fn parting(earlier: &[f64], later: &[f64]) -> (f64, [f64; 2]) {
         let excess =
             beyond[1] as i128 * earlier.len() as i128 - beyond[0] as i128 * later.len() as i128;
         if excess >= best.1 {
-            let shares = [
-                beyond[0] as f64 / earlier.len() as f64,
-                beyond[1] as f64 / later.len() as f64,
-            ];
-            best = (time, excess, shares);
+            let share = |at: usize, of: &[f64]| beyond[at] as f64 / of.len() as f64;
+            best = (time, excess, [share(0, earlier), share(1, later)]);
         }
     }
     (best.0, best.2)
