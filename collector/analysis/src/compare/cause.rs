@@ -115,12 +115,12 @@ pub(super) fn causes(
     let ChangedPlaces {
         mut changed,
         too_few,
-    } = changed_places(roots, places.all(), settings);
-    let environment = keep_own(&mut changed, roots, places.all(), mean_before_ns);
+    } = changed_places(roots, &places.all, settings);
+    let environment = keep_own(&mut changed, roots, &places.all, mean_before_ns);
     let mut drafts: BTreeMap<(Operation, bool), Draft> = BTreeMap::new();
     let mut of_place: BTreeMap<(usize, usize), (Operation, bool)> = BTreeMap::new();
-    let totals = totals(roots, &changed, places.all().len());
-    let with_totals = places.all().iter().enumerate().map(|(number, place)| {
+    let totals = totals(roots, &changed, places.all.len());
+    let with_totals = places.all.iter().enumerate().map(|(number, place)| {
         let total_ns = totals[number];
         (
             number,
@@ -131,7 +131,7 @@ pub(super) fn causes(
     });
     let own = own_changes(roots, &changed, places);
     let blamed = responsible(&links(with_totals), &own);
-    let operation_of = |place: usize| match (&places.all()[place], blamed.get(&place)) {
+    let operation_of = |place: usize| match (&places.all[place], blamed.get(&place)) {
         (Place::Link { caller, .. }, Some(service)) if caller.service == *service => caller,
         (of, _) => of.operation(),
     };
@@ -227,7 +227,7 @@ fn own_changes(
     let mut own: BTreeMap<Arc<str>, OwnChange> = BTreeMap::new();
     for (number, root) in roots.iter().enumerate() {
         for (place, change) in &root.places {
-            let Place::Own(operation) = &places.all()[*place] else {
+            let Place::Own(operation) = &places.all[*place] else {
                 continue;
             };
             let before_ns = root.share * change.before_ns;
@@ -467,9 +467,9 @@ impl Draft {
         Cause {
             kind: CauseKind::ResponseTime,
             operation: operation.clone(),
-            place: place.map(|place| places.all()[place].clone()),
+            place: place.map(|place| places.all[place].clone()),
             is_undecided: place.is_some_and(|one| {
-                matches!(places.all()[one], Place::Link { .. })
+                matches!(places.all[one], Place::Link { .. })
                     && self.places.keys().all(|(_, other)| *other == one)
             }),
             edge,

@@ -33,10 +33,8 @@ impl Place {
     /// callee.
     pub fn operation(&self) -> &Operation {
         match self {
-            Place::Own(operation)
-            | Place::Link {
-                callee: operation, ..
-            } => operation,
+            Place::Own(operation) => operation,
+            Place::Link { callee, .. } => callee,
         }
     }
 }
@@ -45,7 +43,8 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Places {
     of_edges: Vec<usize>,
-    places: Vec<Place>,
+    /// All places, by number.
+    pub(super) all: Vec<Place>,
     clients: FxHashMap<Arc<str>, BTreeSet<Operation>>,
 }
 
@@ -55,30 +54,25 @@ impl Places {
     pub(super) fn of(edges: &EdgeTable, is_client: &dyn Fn(&Operation) -> bool) -> Places {
         let clients = clients(edges, is_client);
         let mut known: BTreeMap<Place, usize> = BTreeMap::new();
-        let mut places = Vec::new();
-        let of_edges = edges
-            .iter()
-            .map(|(_, edge)| {
-                let place = place(edge, &clients);
-                *known.entry(place.clone()).or_insert_with(|| {
-                    places.push(place);
-                    places.len() - 1
-                })
+        let mut all = Vec::new();
+        let number = |(_, edge)| {
+            let place = place(edge, &clients);
+            *known.entry(place.clone()).or_insert_with(|| {
+                all.push(place);
+                all.len() - 1
             })
-            .collect();
+        };
         Places {
-            of_edges,
-            places,
+            of_edges: edges.iter().map(number).collect(),
+            all,
             clients,
         }
     }
 
     /// Returns the operations that are clients in any task.
     pub(super) fn client_operations(&self) -> BTreeSet<Operation> {
-        self.clients
-            .keys()
-            .map(|task| FlowEdge::operation_of(task))
-            .collect()
+        let tasks = self.clients.keys();
+        tasks.map(|task| FlowEdge::operation_of(task)).collect()
     }
 
     /// Returns the number of an edge's place.
@@ -89,15 +83,8 @@ impl Places {
     /// Returns the edges of the places that `is_one` accepts.
     pub(super) fn edges_of(&self, is_one: &dyn Fn(usize) -> bool) -> Vec<EdgeId> {
         let numbered = self.of_edges.iter().zip(0..);
-        numbered
-            .filter(|(place, _)| is_one(**place))
-            .map(|(_, edge)| EdgeId(edge))
-            .collect()
-    }
-
-    /// Returns all places, by number.
-    pub(super) fn all(&self) -> &[Place] {
-        &self.places
+        let found = numbered.filter(|(place, _)| is_one(**place));
+        found.map(|(_, edge)| EdgeId(edge)).collect()
     }
 }
 
@@ -127,19 +114,16 @@ fn clients(
             }
         }
     }
-    let is_inner = |task: &Arc<str>| task.contains(task_path::JOINT);
-    tasks
-        .into_iter()
-        .filter(|(task, seen)| {
-            let operation = FlowEdge::operation_of(task);
-            let waits_only =
-                !seen.callees.is_empty() && !seen.works_between && !seen.has_own_children;
-            // A root that only calls other services, such as a proxy or a browser, does not count
-            // as a client, so its own time is attributed to it.
-            is_inner(task) && (waits_only || (is_client(&operation) && !seen.callees.is_empty()))
-        })
-        .map(|(task, seen)| (task, seen.callees))
-        .collect()
+    // A root that only calls other services, such as a proxy or a browser, does not count as a
+    // client, so its own time is attributed to it.
+    tasks.retain(|task, seen| {
+        let is_inner = task.contains(task_path::JOINT);
+        let waits_only = !seen.works_between && !seen.has_own_children;
+        let is_client = || waits_only || is_client(&FlowEdge::operation_of(task));
+        is_inner && !seen.callees.is_empty() && is_client()
+    });
+    let clients = tasks.into_iter();
+    clients.map(|(task, seen)| (task, seen.callees)).collect()
 }
 
 fn place(edge: &FlowEdge, clients: &FxHashMap<Arc<str>, BTreeSet<Operation>>) -> Place {

@@ -139,7 +139,7 @@ pub(super) fn place_changes(
                 .map(|shape| local_structure(&shape))
                 .unwrap_or_default();
             for (place, times_ns) in times_by_place(rows, places) {
-                let key = StructureKey::of(&places.all()[place], &structure);
+                let key = StructureKey::of(&places.all[place], &structure);
                 let seen = rows
                     .iter()
                     .zip(times_ns)
