@@ -122,12 +122,8 @@ pub(super) fn causes(
     let totals = totals(roots, &changed, places.all.len());
     let with_totals = places.all.iter().enumerate().map(|(number, place)| {
         let total_ns = totals[number];
-        (
-            number,
-            place,
-            total_ns.unwrap_or_default(),
-            total_ns.is_some(),
-        )
+        let contribution_ns = total_ns.unwrap_or_default();
+        (number, place, contribution_ns, total_ns.is_some())
     });
     let own = own_changes(roots, &changed, places);
     let blamed = responsible(&links(with_totals), &own);
@@ -138,15 +134,14 @@ pub(super) fn causes(
     let leading = leading(&totals, &operation_of);
     for ((root, place), q_value) in &changed {
         let operation = operation_of(*place);
-        let contribution_ns = roots[*root].places[place].contribution_ns();
+        let (share, change) = (roots[*root].share, &roots[*root].places[place]);
+        let contribution_ns = change.contribution_ns();
         let key = (whole(operation, contribution_ns, &own, &leading), false);
         let draft = drafts.entry(key.clone()).or_default();
-        let of_root = &roots[*root];
-        for (category, part_ns) in &of_root.places[place].contributions_ns {
-            *draft.parts_ns.entry((*root, *category)).or_default() += of_root.share * part_ns;
+        for (category, part_ns) in &change.contributions_ns {
+            *draft.parts_ns.entry((*root, *category)).or_default() += share * part_ns;
         }
-        *draft.places.entry((*root, *place)).or_default() +=
-            of_root.share * of_root.places[place].contribution_ns();
+        *draft.places.entry((*root, *place)).or_default() += share * contribution_ns;
         draft.q_value = draft.q_value.min(*q_value);
         of_place.insert((*root, *place), key);
     }
@@ -155,13 +150,11 @@ pub(super) fn causes(
         draft.structural.push(change.clone());
         draft.q_value = draft.q_value.min(change.q_value);
     }
-    let mut causes: Vec<((Operation, bool), Cause)> = drafts
-        .into_iter()
-        .map(|(key, draft)| {
-            let cause = draft.cause(&key.0, roots, edges, places, mean_before_ns);
-            (key, cause)
-        })
-        .collect();
+    let cause = |(key, draft): ((Operation, bool), Draft)| {
+        let cause = draft.cause(&key.0, roots, edges, places, mean_before_ns);
+        (key, cause)
+    };
+    let mut causes: Vec<((Operation, bool), Cause)> = drafts.into_iter().map(cause).collect();
     causes.sort_by(|a, b| {
         let is_incidental = |cause: &Cause| cause.is_incidental(within_roots_ns);
         is_incidental(&a.1)
@@ -169,15 +162,10 @@ pub(super) fn causes(
             .then_with(|| b.1.weight.total_cmp(&a.1.weight))
             .then_with(|| a.0.cmp(&b.0))
     });
-    let rank: BTreeMap<(Operation, bool), usize> = causes
-        .iter()
-        .enumerate()
-        .map(|(at, (key, _))| (key.clone(), at))
-        .collect();
-    let cause_of = of_place
-        .into_iter()
-        .filter_map(|(place, key)| Some((place, *rank.get(&key)?)))
-        .collect();
+    let keys = causes.iter().map(|(key, _)| key.clone());
+    let rank: BTreeMap<(Operation, bool), usize> = keys.zip(0..).collect();
+    let of_place = of_place.into_iter();
+    let cause_of = of_place.map(|(place, key)| (place, rank[&key])).collect();
     let mut mutations = response_mutations(roots, places, &cause_of, settings.false_discoveries);
     mutations.extend(structural_mutations(roots, structural, &rank, settings));
     mutations.sort_by(|a, b| {
@@ -237,12 +225,10 @@ fn own_changes(
                 && change_ns.abs() >= PLAINLY_MIN * change.before_ns
             {
                 let own = own.entry(operation.service.clone()).or_default();
-                let part = if change_ns < 0.0 {
-                    &mut own.faster
-                } else {
-                    &mut own.slower
-                };
-                *part += before_ns;
+                match change_ns < 0.0 {
+                    true => own.faster += before_ns,
+                    false => own.slower += before_ns,
+                }
                 own.contribution_ns += root.share * change_ns;
             }
         }
@@ -270,9 +256,8 @@ fn leading<'a>(
     for (place, total_ns) in totals.iter().enumerate() {
         if let Some(total_ns) = total_ns {
             let operation = operation_of(place);
-            let of_service = sums
-                .entry((operation.service.clone(), *total_ns < 0.0))
-                .or_default();
+            let key = (operation.service.clone(), *total_ns < 0.0);
+            let of_service = sums.entry(key).or_default();
             *of_service.entry(operation).or_default() += total_ns.abs();
         }
     }
@@ -280,9 +265,9 @@ fn leading<'a>(
         let most = sums.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         most.map(|(operation, _)| operation.clone())
     };
-    sums.into_iter()
-        .filter_map(|(of, sums)| Some((of, most(sums)?)))
-        .collect()
+    let sums = sums.into_iter();
+    let leading = sums.filter_map(|(of, sums)| Some((of, most(sums)?)));
+    leading.collect()
 }
 
 /// Returns the operation that a change is attributed to. For a service that changed as a whole in
@@ -293,9 +278,8 @@ fn whole(
     own: &BTreeMap<Arc<str>, OwnChange>,
     leading: &BTreeMap<(Arc<str>, bool), Operation>,
 ) -> Operation {
-    let is_whole = own
-        .get(&operation.service)
-        .is_some_and(|own| own.is_whole(contribution_ns));
+    let own = own.get(&operation.service);
+    let is_whole = own.is_some_and(|own| own.is_whole(contribution_ns));
     let most = leading.get(&(operation.service.clone(), contribution_ns < 0.0));
     most.filter(|_| is_whole).unwrap_or(operation).clone()
 }
@@ -339,12 +323,11 @@ impl Draft {
     /// Iterates over the contributions of changed times to the change of the mean latency of all
     /// requests, each with its root operation, without the parts that a few slow requests make up.
     fn robust_ns(&self, roots: &[OfRoot<'_>]) -> impl Iterator<Item = (usize, f64)> {
-        self.places
-            .iter()
-            .map(move |((root, place), contribution_ns)| {
-                let robust = roots[*root].places[place].robust;
-                (*root, contribution_ns * robust)
-            })
+        let places = self.places.iter();
+        places.map(move |((root, place), contribution_ns)| {
+            let robust = roots[*root].places[place].robust;
+            (*root, contribution_ns * robust)
+        })
     }
 
     /// Computes [`Cause::by_root_ns`].
@@ -367,30 +350,31 @@ impl Draft {
         places: &Places,
         mean_before_ns: f64,
     ) -> Cause {
-        let relative = |ns: f64| {
-            if mean_before_ns > 0.0 {
-                ns.abs() / mean_before_ns
-            } else {
-                0.0
-            }
+        let relative = |ns: f64| match mean_before_ns > 0.0 {
+            true => ns.abs() / mean_before_ns,
+            false => 0.0,
         };
         let by_root_ns = self.by_root_ns(roots);
-        let largest = self
-            .structural
-            .iter()
+        let structural = self.structural.iter();
+        let largest = structural
+            .clone()
             .max_by(|a, b| a.affected.total_cmp(&b.affected));
         if let Some(largest) = largest {
-            let sum = |of: fn(&PathChange) -> f64| self.structural.iter().map(of).sum::<f64>();
+            let sum = |of: fn(&PathChange) -> f64| structural.clone().map(of).sum::<f64>();
             let contribution_ns = sum(|change| change.contribution_ns);
-            let always = self
-                .structural
-                .iter()
+            let always = structural
+                .clone()
                 .map(|change| change.new[1])
                 .fold(0.0, f64::max);
             // New behaviour that now always occurs is a clear change, even if few requests run the
             // operation.
             let new = (sum(|change| change.new[0]) * always).sqrt();
             let root = &roots[largest.root];
+            let side = |change: &PathChange| Sides {
+                root: roots[change.root].name.to_owned(),
+                changed: change.gained.clone(),
+                former: change.lost.clone(),
+            };
             return Cause {
                 kind: CauseKind::Structure(largest.difference.clone()),
                 operation: operation.clone(),
@@ -400,24 +384,12 @@ impl Draft {
                 edges: Vec::new(),
                 contribution_ns,
                 by_root_ns,
-                affected: largest_by_root(
-                    self.structural
-                        .iter()
-                        .map(|change| (change.root, change.affected)),
-                ),
+                affected: largest_by_root(structural.clone().map(|of| (of.root, of.affected))),
                 q_value: self.q_value,
                 changed_within: largest.changed_within,
                 weight: relative(contribution_ns).max(new),
                 mutations: Vec::new(),
-                sides: self
-                    .structural
-                    .iter()
-                    .map(|change| Sides {
-                        root: roots[change.root].name.to_owned(),
-                        changed: change.gained.clone(),
-                        former: change.lost.clone(),
-                    })
-                    .collect(),
+                sides: structural.map(side).collect(),
                 examples: [
                     example(root.before, &largest.lost),
                     example(root.after, &largest.gained),
@@ -426,25 +398,15 @@ impl Draft {
         }
         let contribution_ns: f64 = self.parts_ns.values().sum();
         let by_size = |a: &f64, b: &f64| a.abs().total_cmp(&b.abs());
-        let most = self
-            .parts_ns
-            .iter()
-            .max_by(|a, b| by_size(a.1, b.1))
-            .map(|(of, _)| *of);
-        let place = self
-            .places
-            .iter()
-            .max_by(|a, b| by_size(a.1, b.1))
-            .map(|((_, place), _)| *place);
+        let most = self.parts_ns.iter().max_by(|a, b| by_size(a.1, b.1));
+        let most = most.map(|(of, _)| *of);
+        let place = self.places.iter().max_by(|a, b| by_size(a.1, b.1));
+        let place = place.map(|((_, place), _)| *place);
         let edge = most.and_then(|(root, category)| {
-            let alike = roots[root]
-                .matched
-                .iter()
-                .find(|alike| alike.id == category)?;
-            let of_place = alike
-                .edges()
-                .into_iter()
-                .filter(|edge| Some(places.number(*edge)) == place);
+            let mut matched = roots[root].matched.iter();
+            let alike = matched.find(|alike| alike.id == category)?;
+            let edges = alike.edges().into_iter();
+            let of_place = edges.filter(|edge| Some(places.number(*edge)) == place);
             of_place.max_by(|a, b| by_size(&alike.edge_change_ns(*a), &alike.edge_change_ns(*b)))
         });
         let affected = largest_by_root(self.places.keys().map(|(root, place)| {
@@ -459,10 +421,7 @@ impl Draft {
         );
         let examples = most.map_or([None, None], |(root, category)| {
             let ids: BTreeSet<CategoryId> = category.into_iter().collect();
-            [
-                example(roots[root].before, &ids),
-                example(roots[root].after, &ids),
-            ]
+            [roots[root].before, roots[root].after].map(|flows| example(flows, &ids))
         });
         Cause {
             kind: CauseKind::ResponseTime,
@@ -481,9 +440,7 @@ impl Draft {
             changed_within: None,
             weight: relative(robust_ns),
             mutations: Vec::new(),
-            sides: self
-                .parts_ns
-                .keys()
+            sides: (self.parts_ns.keys())
                 .filter_map(|(root, category)| Some(Sides::same(roots[*root].name, (*category)?)))
                 .collect(),
             examples,
@@ -493,7 +450,6 @@ impl Draft {
 
 /// Returns the request nearest to the mean latency of the largest of these categories.
 fn example(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> Option<Example> {
-    let categories = ids.iter().filter_map(|id| flows.categories.get(id));
-    let largest = categories.max_by_key(|category| category.requests)?;
+    let largest = flows.of(ids).max_by_key(|category| category.requests)?;
     nearest(&largest.sample, largest.mean_ns()).map(Example::of)
 }
