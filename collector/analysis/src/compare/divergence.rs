@@ -74,28 +74,24 @@ fn find(before: &Shape, after: &Shape, path: &mut Vec<Operation>) -> Option<Path
     path.push(after.operation.clone());
     let (gone, new) = (unmatched(before, after), unmatched(after, before));
     let partner = |part: &Part, among: &[(usize, &Part)]| -> Option<Arc<Shape>> {
-        let alike = among
-            .iter()
-            .filter(|(_, other)| other.shape.operation == part.shape.operation);
+        let others = among.iter().map(|(_, other)| &other.shape);
+        let alike = others.filter(|other| other.operation == part.shape.operation);
         // Of several candidates, take the one closest in size.
         let size = part.shape.len();
-        alike
-            .min_by_key(|(_, other)| (other.shape.len().abs_diff(size), other.shape.digest))
-            .map(|(_, other)| other.shape.clone())
+        let closest = alike.min_by_key(|other| (other.len().abs_diff(size), other.digest));
+        closest.cloned()
     };
     for (_, part) in new.iter().filter(|(_, part)| part.shape.has_error()) {
-        let failed_before = partner(part, &gone).is_some_and(|other| other.has_error());
-        if !failed_before {
-            match partner(part, &gone) {
-                Some(other) => {
-                    if let Some(difference) = find(&other, &part.shape, path) {
-                        return Some(difference);
-                    }
+        match partner(part, &gone) {
+            Some(other) if other.has_error() => {}
+            Some(other) => {
+                if let Some(difference) = find(&other, &part.shape, path) {
+                    return Some(difference);
                 }
-                None => {
-                    descend_to_failure(&part.shape, path);
-                    return Some(PathDifference::Fails);
-                }
+            }
+            None => {
+                descend_to_failure(&part.shape, path);
+                return Some(PathDifference::Fails);
             }
         }
     }
@@ -106,57 +102,46 @@ fn find(before: &Shape, after: &Shape, path: &mut Vec<Operation>) -> Option<Path
         return Some(PathDifference::Succeeds);
     }
     // The first difference in either structure, in order of execution.
-    let first_new = new.first().map(|(at, part)| (*at, *part));
-    let first_gone = gone.first().map(|(at, part)| (*at, *part));
-    match (first_gone, first_new) {
-        (None, None) => Some(PathDifference::Reordered),
-        (Some((at_gone, part)), new_first)
-            if new_first.is_none_or(|(at_new, _)| at_gone <= at_new) =>
-        {
-            if let Some(same) = new
-                .iter()
-                .find(|(_, other)| other.shape.digest == part.shape.digest)
-            {
-                return Some(PathDifference::Repeated {
-                    what: part.shape.operation.clone(),
-                    before: part.repeats,
-                    after: same.1.repeats,
-                });
-            }
-            match partner(part, &new) {
-                Some(other) => find(&part.shape, &other, path),
-                None => Some(match new_first {
-                    Some((at_new, other))
-                        if at_new == at_gone && partner(other, &gone).is_none() =>
-                    {
-                        PathDifference::Replaced {
-                            before: part.shape.operation.clone(),
-                            after: other.shape.operation.clone(),
-                        }
-                    }
-                    _ => PathDifference::Removed(part.shape.operation.clone()),
-                }),
-            }
+    let (first_gone, first_new) = (gone.first().copied(), new.first().copied());
+    let same_in = |part: &Part, among: &[(usize, &Part)]| -> Option<Repeats> {
+        let mut others = among.iter().map(|(_, other)| other);
+        let same = others.find(|other| other.shape.digest == part.shape.digest);
+        same.map(|same| same.repeats)
+    };
+    let repeated = |part: &Part, before: Repeats, after: Repeats| PathDifference::Repeated {
+        what: part.shape.operation.clone(),
+        before,
+        after,
+    };
+    if let Some((at_new, part)) = first_new
+        && first_gone.is_none_or(|(at_gone, _)| at_new < at_gone)
+    {
+        if let Some(before) = same_in(part, &gone) {
+            return Some(repeated(part, before, part.repeats));
         }
-        (_, Some((_, part))) => {
-            if let Some(same) = gone
-                .iter()
-                .find(|(_, other)| other.shape.digest == part.shape.digest)
-            {
-                return Some(PathDifference::Repeated {
-                    what: part.shape.operation.clone(),
-                    before: same.1.repeats,
-                    after: part.repeats,
-                });
-            }
-            match partner(part, &gone) {
-                Some(other) => find(&other, &part.shape, path),
-                None => Some(PathDifference::Added(part.shape.operation.clone())),
-            }
-        }
-        // Unreachable, as the guard above accepts this case.
-        (Some((_, part)), None) => Some(PathDifference::Removed(part.shape.operation.clone())),
+        return match partner(part, &gone) {
+            Some(other) => find(&other, &part.shape, path),
+            None => Some(PathDifference::Added(part.shape.operation.clone())),
+        };
     }
+    let Some((at_gone, part)) = first_gone else {
+        return Some(PathDifference::Reordered);
+    };
+    if let Some(after) = same_in(part, &new) {
+        return Some(repeated(part, part.repeats, after));
+    }
+    if let Some(other) = partner(part, &new) {
+        return find(&part.shape, &other, path);
+    }
+    let is_other = |(at, other): &(usize, &Part)| *at == at_gone && partner(other, &gone).is_none();
+    let before = part.shape.operation.clone();
+    Some(match first_new.filter(is_other) {
+        Some((_, other)) => PathDifference::Replaced {
+            before,
+            after: other.shape.operation.clone(),
+        },
+        None => PathDifference::Removed(before),
+    })
 }
 
 /// Returns the parts of one structure that the other lacks, each with the index of its stage.
