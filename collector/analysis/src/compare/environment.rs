@@ -57,10 +57,9 @@ pub(super) fn keep_own(
     let ratios = ratios(roots);
     let mut environment = Environment::of(&ratios, places, mean_before_ns)?;
     let all = changed.len();
-    changed.retain(|(_, place), _| {
-        let ratio = ratios.get(place);
-        !ratio.is_some_and(|ratio| environment.is_usual(*ratio))
-    });
+    let is_usual =
+        |place: &usize| (ratios.get(place)).is_some_and(|ratio| environment.is_usual(*ratio));
+    changed.retain(|(_, place), _| !is_usual(place));
     environment.within = all - changed.len();
     Some(environment)
 }
@@ -111,10 +110,8 @@ impl Environment {
                 && ratio.error.is_some_and(|error| error <= ERROR_MAX)
         };
         let used: Vec<(&usize, &Ratio)> = ratios.iter().filter(known).collect();
-        let services: BTreeSet<_> = used
-            .iter()
-            .map(|(place, _)| &places[**place].operation().service)
-            .collect();
+        let of_used = used.iter().map(|(place, _)| places[**place].operation());
+        let services: BTreeSet<_> = of_used.map(|operation| &operation.service).collect();
         if used.len() < PLACES_MIN || services.len() < SERVICES_MIN {
             return None;
         }

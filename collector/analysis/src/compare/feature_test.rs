@@ -48,10 +48,9 @@ pub(super) fn tested<'a>(
         }
     }
     groups.retain(|_, of| of.len() > 1);
-    let joined: BTreeMap<_, RankEvidence> = groups
-        .into_iter()
-        .filter_map(|(key, groups)| Some((key, RankEvidence::joined(&groups)?)))
-        .collect();
+    let groups = groups.into_iter();
+    let joined = groups.filter_map(|(key, groups)| Some((key, RankEvidence::joined(&groups)?)));
+    let joined: BTreeMap<_, RankEvidence> = joined.collect();
     let q_values = |evidence: &[&RankEvidence], is_joined: bool| {
         let variability = Variability::of(evidence);
         let test = |(at, evidence): (usize, &&RankEvidence)| {
@@ -61,8 +60,8 @@ pub(super) fn tested<'a>(
                 spread_ns: 0.0,
             };
             let joined = keys[at]
-                .and_then(|key| joined.get(&key))
-                .filter(|_| is_joined);
+                .filter(|_| is_joined)
+                .and_then(|of| joined.get(&of));
             joined.map_or(own, |joined| {
                 let of_joined = joined.verdict(&variability);
                 let is_alike = of_joined.is_slower == (features[at].gain() > 0.0);
@@ -80,27 +79,19 @@ pub(super) fn tested<'a>(
         q_values.collect::<Vec<f64>>()
     };
     let whole: Vec<&RankEvidence> = features.iter().map(|change| &change.evidence).collect();
-    let sections: Vec<&RankEvidence> = features
-        .iter()
-        .map(|change| {
-            let section = change.section.as_ref();
-            section.map_or(&change.evidence, |section| &section.evidence)
-        })
-        .collect();
-    let tests = q_values(&whole, true)
-        .into_iter()
-        .zip(q_values(&sections, false));
+    let sections = features.iter().map(|change| match &change.section {
+        Some(section) => &section.evidence,
+        None => &change.evidence,
+    });
+    let sections: Vec<&RankEvidence> = sections.collect();
+    let whole = q_values(&whole, true).into_iter();
+    let tests = whole.zip(q_values(&sections, false));
     let test = |(change, (whole, of_section)): (&&FeatureChange, (f64, f64))| {
-        let section = change.section.as_ref().map(|section| section.period);
-        match section {
-            Some(_) if whole > settings.false_discoveries => FeatureTest {
-                q_value: of_section,
-                section,
-            },
-            _ => FeatureTest {
-                q_value: whole,
-                section: None,
-            },
+        let is_unsure = whole > settings.false_discoveries;
+        let section = change.section.as_ref().filter(|_| is_unsure);
+        FeatureTest {
+            q_value: section.map_or(whole, |_| of_section),
+            section: section.map(|section| section.period),
         }
     };
     features.iter().zip(tests).map(test).collect()

@@ -19,8 +19,7 @@ struct PlaceEvidence {
 impl PlaceEvidence {
     fn of(roots: &[OfRoot<'_>]) -> PlaceEvidence {
         let all = roots.iter().flat_map(|root| root.places.values());
-        let evidence: Vec<&RankEvidence> =
-            all.filter_map(|change| change.evidence.as_ref()).collect();
+        let evidence: Vec<&RankEvidence> = all.flat_map(|change| &change.evidence).collect();
         let variability = Variability::of(&evidence);
         let mut by_place: BTreeMap<usize, Vec<&PlaceChange>> = BTreeMap::new();
         for root in roots {
@@ -29,9 +28,7 @@ impl PlaceEvidence {
             }
         }
         let joined = |(place, of): (usize, Vec<&PlaceChange>)| {
-            let observations = of
-                .iter()
-                .flat_map(|change| change.observations.iter().copied());
+            let observations = of.iter().flat_map(|change| &change.observations).copied();
             Some((place, RankEvidence::of(&observations.collect::<Vec<_>>())?))
         };
         let several = by_place.into_iter().filter(|(_, of)| of.len() > 1);
@@ -83,19 +80,17 @@ pub(super) fn changed_places(
             if !change.is_material(settings.effect_min, mean_ns) {
                 continue;
             }
-            let of_root = change.evidence.as_ref();
-            let all = of_root.into_iter().chain(judged.over_roots.get(place));
+            let (of_root, over_roots) = (&change.evidence, judged.over_roots.get(place));
+            let all = of_root.iter().chain(over_roots);
+            let verdicts = all.map(|evidence| evidence.verdict(&judged.variability));
             let is_slower = change.contribution_ns() > 0.0;
-            let p_values = all
-                .map(|evidence| evidence.verdict(&judged.variability))
+            let p_values = verdicts
                 .filter(|verdict| verdict.is_slower == is_slower)
                 .map(|verdict| verdict.p_value);
             // A place of several root operations is tested twice.
-            let over_roots = judged.over_roots.get(place);
             let tests = if over_roots.is_some() { 2.0 } else { 1.0 };
-            let least = over_roots
-                .or(of_root)
-                .map_or(1.0, |evidence| evidence.least_p_value);
+            let widest = over_roots.or(of_root.as_ref());
+            let least = widest.map_or(1.0, |evidence| evidence.least_p_value);
             keys.push((number, *place));
             tested.push(WeightedTest {
                 p_value: (p_values.fold(1.0, f64::min) * tests).min(1.0),
