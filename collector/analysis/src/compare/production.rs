@@ -76,12 +76,9 @@ impl Production {
         let find = |of: &Production, what: &Operation| {
             of.calls().find(|call| call.operation == *what).cloned()
         };
-        let added = self
-            .calls()
-            .find(|call| find(before, &call.operation).is_none());
-        let removed = before
-            .calls()
-            .find(|call| find(self, &call.operation).is_none());
+        let lacks = |of: &Production, call: &Call| find(of, &call.operation).is_none();
+        let added = self.calls().find(|call| lacks(before, call));
+        let removed = before.calls().find(|call| lacks(self, call));
         match (removed, added) {
             (Some(old), Some(new)) => PathDifference::Replaced {
                 before: old.operation.clone(),
@@ -110,13 +107,10 @@ impl Production {
     pub(super) fn goes_on_with<'a>(&self, before: &'a Production) -> Option<&'a Operation> {
         let last = self.calls().next_back()?;
         let old: Vec<&Call> = before.calls().collect();
-        let at = old
-            .iter()
-            .position(|call| call.operation == last.operation)?;
+        let is_of = |call: &Call, other: &Call| call.operation == other.operation;
+        let at = old.iter().position(|call| is_of(call, last))?;
         let is_fewer = |call: &Call| {
-            let same = old[..=at]
-                .iter()
-                .find(|other| other.operation == call.operation);
+            let same = old[..=at].iter().find(|other| is_of(other, call));
             same.is_some_and(|other| call.repeats.to <= other.repeats.to)
         };
         if self.fails != before.fails || !self.calls().all(is_fewer) {
@@ -169,10 +163,8 @@ fn add_productions(
         caller: caller.cloned(),
         operation: shape.operation.clone(),
     };
-    found
-        .entry(called)
-        .or_default()
-        .insert(Production::of(shape));
+    let productions = found.entry(called).or_default();
+    productions.insert(Production::of(shape));
     for part in shape.parts() {
         add_productions(&part.shape, Some(&shape.operation), found);
     }
@@ -227,11 +219,8 @@ fn count_runs(shape: &Shape, times: u64, runs: &mut BTreeMap<Operation, u64>) {
     let known = runs.entry(shape.operation.of_any_host()).or_default();
     *known = known.saturating_add(times);
     for part in shape.parts() {
-        count_runs(
-            &part.shape,
-            times.saturating_mul(u64::from(part.repeats.to)),
-            runs,
-        );
+        let times = times.saturating_mul(u64::from(part.repeats.to));
+        count_runs(&part.shape, times, runs);
     }
 }
 
@@ -295,11 +284,9 @@ impl Feature {
             found.extend(production.last().cloned().map(Feature::EndsWith));
             for call in production.calls() {
                 found.insert(Feature::Calls(call.operation.clone()));
-                if call.repeats.from > 1 {
-                    found.insert(Feature::CallsOften(
-                        call.operation.clone(),
-                        call.repeats.from,
-                    ));
+                let least = call.repeats.from;
+                if least > 1 {
+                    found.insert(Feature::CallsOften(call.operation.clone(), least));
                 }
             }
             if change.shares.iter().any(|share| *share >= EXACT_MIN) {
@@ -334,10 +321,9 @@ impl FeatureChange {
     /// Reports whether the change is new behaviour: compared with the later period, few earlier
     /// requests had the feature, or few lacked it if it became rarer.
     pub(super) fn is_new(&self) -> bool {
-        let [before, after] = if self.gain() > 0.0 {
-            self.shares
-        } else {
-            self.shares.map(|share| 1.0 - share)
+        let [before, after] = match self.gain() > 0.0 {
+            true => self.shares,
+            false => self.shares.map(|share| 1.0 - share),
         };
         before <= NEW_BEFORE_MAX * after
     }
@@ -397,10 +383,9 @@ pub(super) fn operation_changes(
         categories.map(|(id, rows)| (*id, rows)).collect();
     let mut changes = Vec::new();
     for (called, known) in operations {
-        let known = if clients.contains(&called.operation.of_any_host()) {
-            of_client(known)
-        } else {
-            known
+        let known = match clients.contains(&called.operation.of_any_host()) {
+            true => of_client(known),
+            false => known,
         };
         if known.len() < 2 {
             continue;
@@ -421,10 +406,9 @@ pub(super) fn operation_changes(
             categories: ids,
         };
         let productions: Vec<ProductionChange> = known.into_iter().map(production).collect();
-        let mut runs: Vec<(&Row<'_>, CategoryId)> = runs_in
-            .iter()
-            .flat_map(|id| by_id[id].iter().map(move |row| (row, *id)))
-            .collect();
+        let runs = runs_in.iter();
+        let runs = runs.flat_map(|id| by_id[id].iter().map(move |row| (row, *id)));
+        let mut runs: Vec<(&Row<'_>, CategoryId)> = runs.collect();
         // Requests of one instant, as coarse clocks show them, are in the order of their ids, not
         // in that of their structures.
         runs.sort_by_key(|(row, _)| (row.period, row.request.start_ns, row.request.id));
@@ -432,18 +416,14 @@ pub(super) fn operation_changes(
             let having: BTreeSet<usize> = (0..productions.len())
                 .filter(|at| feature.holds(*at, &productions[*at].production))
                 .collect();
-            let ids: BTreeSet<CategoryId> = having
-                .iter()
-                .flat_map(|at| productions[*at].categories.iter().copied())
-                .collect();
+            let ids = having.iter().flat_map(|at| &productions[*at].categories);
+            let ids: BTreeSet<CategoryId> = ids.copied().collect();
             let own = represented(&ids);
             let parts = [0, 1].map(|period: usize| [own[period], all_represented[period]]);
             let samples = [0, 1].map(|at: usize| share_of_sample(parts[at], parts[1 - at]));
             let (own, all) = (samples.map(|of| of.part), samples.map(|of| of.of));
-            let has: Vec<(Period, bool)> = runs
-                .iter()
-                .map(|(row, id)| (row.period, ids.contains(id)))
-                .collect();
+            let has = runs.iter().map(|(row, id)| (row.period, ids.contains(id)));
+            let has: Vec<(Period, bool)> = has.collect();
             Some(FeatureChange {
                 feature,
                 shares: share(&ids),

@@ -60,8 +60,7 @@ impl PlaceChange {
 
     /// Returns the number of sampled requests of each period, in strata with requests of both.
     pub(super) fn requests(&self) -> [usize; 2] {
-        let evidence = self.evidence.as_ref();
-        evidence.map_or([0; 2], |evidence| evidence.rows)
+        self.evidence.as_ref().map_or([0; 2], |of| of.rows)
     }
 
     /// Reports whether a change of the place is worth a mention without evidence. Its time must
@@ -71,11 +70,8 @@ impl PlaceChange {
         let after_ns = self.before_ns + self.robust_ns();
         let is_by_factor =
             after_ns >= PLAIN_FACTOR * self.before_ns || after_ns * PLAIN_FACTOR <= self.before_ns;
-        is_by_factor
-            && self
-                .requests()
-                .into_iter()
-                .all(|count| count >= PLAIN_REQUESTS_MIN)
+        let mut requests = self.requests().into_iter();
+        is_by_factor && requests.all(|count| count >= PLAIN_REQUESTS_MIN)
     }
 
     /// Reports whether the change, without the part that a few slow requests make up, is large
@@ -134,23 +130,19 @@ pub(super) fn place_changes(
         }
         found.push(of_root);
         for (id, rows) in &alike.small {
-            let structure = root
-                .shape(*id)
-                .map(|shape| local_structure(&shape))
-                .unwrap_or_default();
+            let structure = root.shape(*id).map(|shape| local_structure(&shape));
+            let structure = structure.unwrap_or_default();
             for (place, times_ns) in times_by_place(rows, places) {
                 let key = StructureKey::of(&places.all[place], &structure);
-                let seen = rows
-                    .iter()
-                    .zip(times_ns)
-                    .filter(|(_, time_ns)| *time_ns > 0.0)
-                    .map(|(row, time_ns)| SmallTime {
-                        root: number,
-                        key,
-                        row,
-                        time_ns: time_ns as f32,
-                    });
-                small.entry(place).or_default().extend(seen);
+                let timed = rows.iter().zip(times_ns);
+                let timed = timed.filter(|(_, time_ns)| *time_ns > 0.0);
+                let times = timed.map(|(row, time_ns)| SmallTime {
+                    root: number,
+                    key,
+                    row,
+                    time_ns: time_ns as f32,
+                });
+                small.entry(place).or_default().extend(times);
             }
         }
     }
@@ -290,12 +282,8 @@ fn spread_ns(observations: &[Observation]) -> f64 {
     }
     deviations_ns.sort_unstable_by(f64::total_cmp);
     let clipped = (FEW * deviations_ns.len() as f64).ceil() as usize;
-    let most_ns = deviations_ns
-        .iter()
-        .rev()
-        .nth(clipped)
-        .copied()
-        .unwrap_or(0.0);
+    let most_ns = deviations_ns.iter().rev().nth(clipped).copied();
+    let most_ns = most_ns.unwrap_or(0.0);
     deviations_ns.iter().map(|ns| ns.min(most_ns)).sum()
 }
 
@@ -322,9 +310,9 @@ impl AlignedTimes {
                 values[one.period as usize].push(f64::from(one.time_ns) * count / sum);
             }
         }
-        values
-            .iter_mut()
-            .for_each(|values| values.sort_unstable_by(f64::total_cmp));
+        for values in &mut values {
+            values.sort_unstable_by(f64::total_cmp);
+        }
         AlignedTimes(values)
     }
 
@@ -351,10 +339,9 @@ impl AlignedTimes {
             let [before, after] = self.means(few);
             after - before
         });
-        if all == 0.0 {
-            0.0
-        } else {
-            (without / all).clamp(0.0, 1.0)
+        match all == 0.0 {
+            true => 0.0,
+            false => (without / all).clamp(0.0, 1.0),
         }
     }
 

@@ -55,10 +55,10 @@ impl<'a> Rows<'a> {
     pub(super) fn of(before: &'a RootFlows, after: &'a RootFlows, most: usize) -> Rows<'a> {
         let periods = [(Period::Before, before), (Period::After, after)];
         let bounds = periods.map(|(_, flows)| bounds(flows));
-        let ids: BTreeSet<CategoryId> = periods
+        let ids = periods
             .iter()
-            .flat_map(|(_, flows)| flows.categories.keys().copied())
-            .collect();
+            .flat_map(|(_, flows)| flows.categories.keys());
+        let ids: BTreeSet<CategoryId> = ids.copied().collect();
         let rows_of = |id: CategoryId| {
             let mut rows = Vec::new();
             for ((period, flows), bounds) in periods.iter().zip(&bounds) {
@@ -96,15 +96,12 @@ const ROWS_MAX: usize = 1 << 14;
 pub(super) fn category_rows_max(periods: [&PeriodFlows; 2]) -> usize {
     let rows = |most: usize| {
         let of = |period: &PeriodFlows| -> usize {
-            let categories = period
-                .roots
-                .values()
-                .flat_map(|root| root.categories.values());
-            categories
-                .map(|category| category.sample.len().min(most))
-                .sum()
+            let roots = period.roots.values();
+            let categories = roots.flat_map(|root| root.categories.values());
+            categories.map(|of| of.sample.len().min(most)).sum()
         };
-        periods.map(of).into_iter().max().unwrap_or(0)
+        let [before, after] = periods.map(of);
+        before.max(after)
     };
     let mut most = SAMPLE_MAX;
     while most > 16 && rows(most) > ROWS_MAX {
@@ -116,11 +113,8 @@ pub(super) fn category_rows_max(periods: [&PeriodFlows; 2]) -> usize {
 /// Returns the boundaries between slices of about equally many requests, in nanoseconds since the
 /// Unix epoch.
 fn bounds(flows: &RootFlows) -> Vec<i64> {
-    let mut starts_ns: Vec<i64> = flows
-        .categories
-        .values()
-        .flat_map(|category| category.sample.iter().map(|request| request.start_ns))
-        .collect();
+    let sampled = flows.categories.values().flat_map(|of| &of.sample);
+    let mut starts_ns: Vec<i64> = sampled.map(|request| request.start_ns).collect();
     starts_ns.sort_unstable();
     let count = slice_count(starts_ns.len());
     let mut bounds: Vec<i64> = (1..count)
