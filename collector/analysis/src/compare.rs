@@ -157,12 +157,9 @@ impl Comparison {
         let nothing = RootFlows::default();
         let mut roots = Vec::new();
         let mut shares = Vec::new();
-        for root in before.roots.keys().chain(
-            after
-                .roots
-                .keys()
-                .filter(|root| !before.roots.contains_key(*root)),
-        ) {
+        let later = after.roots.keys();
+        let only_later = later.filter(|root| !before.roots.contains_key(*root));
+        for root in before.roots.keys().chain(only_later) {
             let flows = [&before, &after].map(|period| period.roots.get(root).unwrap_or(&nothing));
             let periods = [&before, &after].map(PeriodFlows::count);
             let of_all = [0, 1].map(|at: usize| flows[at].count().share_of(periods[at]));
@@ -174,11 +171,10 @@ impl Comparison {
                     before: flows[0],
                     after: flows[1],
                     share: of_all[1],
-                    operations: operation_changes((flows[0], flows[1]), &rows, &clients),
-                    counts: if settings.same_workload {
-                        raw_count_changes((flows[0], flows[1]), &rows)
-                    } else {
-                        count_changes((flows[0], flows[1]), &rows)
+                    operations: operation_changes(flows, &rows, &clients),
+                    counts: match settings.same_workload {
+                        true => raw_count_changes(flows, &rows),
+                        false => count_changes(flows, &rows),
                     },
                     gains: Vec::new(),
                     matched: Vec::new(),
@@ -197,21 +193,14 @@ impl Comparison {
         let of_roots = roots.iter_mut().zip(alike).zip(changes).enumerate();
         for (number, ((root, alike), changes)) in of_roots {
             let of_root = structural.iter().filter(|change| change.root == number);
-            let changed: BTreeSet<CategoryId> = of_root
-                .flat_map(|change| change.gained.union(&change.lost).copied())
-                .collect();
+            let changed = of_root.flat_map(|change| change.gained.union(&change.lost));
+            let changed: BTreeSet<CategoryId> = changed.copied().collect();
             root.places = changes;
             root.matched = alike.matched;
             root.pair(settings, &changed);
         }
-        let found = cause::causes(
-            &roots,
-            &structural,
-            &before.edges,
-            &places,
-            (means[0], within_roots),
-            settings,
-        );
+        let (edges, of_means) = (&before.edges, (means[0], within_roots));
+        let found = cause::causes(&roots, &structural, edges, &places, of_means, settings);
         let variation = Variation::of(&roots, settings.false_discoveries);
         Comparison {
             variation,
@@ -233,10 +222,8 @@ impl Comparison {
 /// Renumbers the edges of both periods, in the order of their names, so that equal edges have equal
 /// numbers.
 fn numbered_alike(before: &PeriodFlows, after: &PeriodFlows) -> (PeriodFlows, PeriodFlows) {
-    let mut edges: Vec<_> = [before, after]
-        .iter()
-        .flat_map(|period| period.edges.iter().map(|(_, edge)| edge.clone()))
-        .collect();
+    let both = before.edges.iter().chain(after.edges.iter());
+    let mut edges: Vec<_> = both.map(|(_, edge)| edge.clone()).collect();
     edges.sort_unstable();
     edges.dedup();
     (before.renumbered(&edges), after.renumbered(&edges))
@@ -278,16 +265,15 @@ impl OfRoot<'_> {
             true => self.before.requests(),
             false => self.after.requests(),
         } as f64;
-        let changed: Vec<&CountChange> = self
+        let changed = self
             .counts
             .iter()
             .zip(q_values)
             .filter(|(change, q_value)| {
                 (*q_value <= settings.false_discoveries || known.contains(&change.id))
                     && change.gain().abs() * requests >= settings.count_min as f64
-            })
-            .map(|(change, _)| change)
-            .collect();
+            });
+        let changed: Vec<&CountChange> = changed.map(|(change, _)| change).collect();
         let shape = |id| self.shape(id);
         self.gains = gains(&changed, &shape, settings.any_precursor);
     }

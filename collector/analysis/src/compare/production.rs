@@ -362,11 +362,10 @@ const REQUESTS_MIN: u64 = 4;
 /// Computes the changes in the productions of each operation that has more than one, and runs in at
 /// least [`REQUESTS_MIN`] requests of each period.
 pub(super) fn operation_changes(
-    (before, after): (&RootFlows, &RootFlows),
+    flows: [&RootFlows; 2],
     rows: &Rows<'_>,
     clients: &BTreeSet<Operation>,
 ) -> Vec<OperationChange> {
-    let flows = [before, after];
     let mut operations: BTreeMap<CalledOperation, BTreeMap<Production, BTreeSet<CategoryId>>> =
         BTreeMap::new();
     for (id, _) in &rows.categories {

@@ -31,11 +31,8 @@ impl CountChange {
 }
 
 /// Computes the change of each category's share.
-pub(super) fn count_changes(
-    (before, after): (&RootFlows, &RootFlows),
-    rows: &Rows<'_>,
-) -> Vec<CountChange> {
-    let requests = [before.count(), after.count()];
+pub(super) fn count_changes(flows: [&RootFlows; 2], rows: &Rows<'_>) -> Vec<CountChange> {
+    let requests = flows.map(RootFlows::count);
     let mut totals = rows.slices.map(|count| vec![0.0; count]);
     for row in rows.categories.iter().flat_map(|(_, rows)| rows) {
         totals[row.period as usize][row.slice] += row.weight;
@@ -56,10 +53,7 @@ pub(super) fn count_changes(
         let rows = requests.map(|count| count.effective().round() as usize);
         CountChange {
             id: *id,
-            shares: [
-                share(before, *id, requests[0]),
-                share(after, *id, requests[1]),
-            ],
+            shares: [0, 1].map(|period: usize| share(flows[period], *id, requests[period])),
             p_value: difference((&slices[0], rows[0]), (&slices[1], rows[1])),
         }
     };
@@ -69,20 +63,16 @@ pub(super) fn count_changes(
 /// Computes the change of each category's number of requests, as a fraction of all earlier
 /// requests. The significance follows from the variation of counts between equal parts of each
 /// period's time.
-pub(super) fn raw_count_changes(
-    (before, after): (&RootFlows, &RootFlows),
-    rows: &Rows<'_>,
-) -> Vec<CountChange> {
+pub(super) fn raw_count_changes(flows: [&RootFlows; 2], rows: &Rows<'_>) -> Vec<CountChange> {
     let spans_ns = [0, 1].map(|period| {
         let all = rows.categories.iter().flat_map(|(_, rows)| rows);
-        let starts_ns = all
-            .filter(|row| row.period as usize == period)
-            .map(|row| row.request.start_ns);
-        let (least, most) = starts_ns.fold((i64::MAX, i64::MIN), |(least, most), start_ns| {
-            (least.min(start_ns), most.max(start_ns))
-        });
-        (least, most.saturating_sub(least).max(0) + 1)
+        let own = all.filter(|row| row.period as usize == period);
+        let starts_ns = own.map(|row| row.request.start_ns);
+        let least = starts_ns.clone().min().unwrap_or_default();
+        let most = starts_ns.max().unwrap_or_default();
+        (least, most.saturating_sub(least) + 1)
     });
+    let before = flows[0].count();
     let change = |(id, of): &(CategoryId, Vec<Row<'_>>)| {
         let mut counts = rows.slices.map(|count| vec![0.0; count]);
         for row in of {
@@ -102,10 +92,9 @@ pub(super) fn raw_count_changes(
             };
             counts.into_iter().map(slice).collect()
         });
-        let all = before.count();
         CountChange {
             id: *id,
-            shares: [share(before, *id, all), share(after, *id, all)],
+            shares: flows.map(|flows| share(flows, *id, before)),
             p_value: difference((&slices[0], slices[0].len()), (&slices[1], slices[1].len())),
         }
     };
