@@ -449,9 +449,7 @@ impl Report for FailuresReport {
             );
         }
         let warnings = self.roots.iter().filter_map(FailureRootRow::warning);
-        for warning in warnings.take(WARNINGS.0) {
-            doc.sentence(warning);
-        }
+        doc.sentences(warnings.take(WARNINGS.0));
         doc.table("Requests by root operation", &self.roots, ROOTS_SHOWN);
         if let Some(most) = self.origins.first() {
             doc.sentence(most.sentence());

@@ -437,9 +437,7 @@ impl Report for MapReport {
             &self.services,
             self.top,
         );
-        if let Some(uncalled) = self.uncalled_text() {
-            doc.sentence(uncalled);
-        }
+        doc.sentences(self.uncalled_text());
         doc.table("Calls between services", &self.edges, self.top);
         let others = [
             (self.other_spans, "span", "services"),

@@ -316,9 +316,7 @@ impl Report for OverviewReport {
 
     fn show(&self, doc: &mut Doc) {
         doc.heading("Overview");
-        for sentence in &self.circumstances {
-            doc.sentence(sentence.clone());
-        }
+        doc.sentences(&self.circumstances);
         if let Some(step) = &self.step {
             doc.sentence(format!("{}. {}", step_text(step), self.commands));
         }
@@ -332,9 +330,7 @@ impl Report for OverviewReport {
                 duration(self.latency.p99_ns as f64),
             ));
         }
-        if let Some(text) = self.without_failed_text() {
-            doc.sentence(text);
-        }
+        doc.sentences(self.without_failed_text());
         if self.failed > 0 {
             let failed = counted(self.failed, "recorded request");
             doc.sentence(format!(

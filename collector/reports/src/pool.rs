@@ -436,9 +436,7 @@ impl Report for PoolSays {
             counted(self.samples as u64, "sample"),
             duration(self.step_ns as f64),
         ));
-        for refusal in &self.refused {
-            doc.sentence(refusal.said.clone());
-        }
+        doc.sentences(self.refused.iter().map(|refusal| &refusal.said));
         if self.is_normal {
             doc.sentence(format!(
                 "In {} no dependence was seen, with shifts of up to {} either way; one within a sample's time, in which one \

@@ -368,9 +368,7 @@ impl Report for SearchSays {
         if let Some(plan) = &self.plan {
             plan.show(doc);
         }
-        if let Some(assertion) = &self.assertion {
-            doc.sentence(assertion.sentence());
-        }
+        doc.sentences(self.assertion.as_ref().map(Assertion::sentence));
     }
 
     fn status(&self, read: Status) -> Status {

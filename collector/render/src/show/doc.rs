@@ -79,6 +79,14 @@ impl Doc {
         self
     }
 
+    /// Adds sentences; ignores empty ones.
+    pub fn sentences(&mut self, texts: impl IntoIterator<Item = impl Into<String>>) -> &mut Self {
+        texts.into_iter().for_each(|text| {
+            self.sentence(text);
+        });
+        self
+    }
+
     /// Adds a reference to more data: a link on pages of a site, otherwise a command.
     pub fn link(
         &mut self,

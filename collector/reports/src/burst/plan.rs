@@ -370,9 +370,7 @@ impl Report for BurstPlanSays {
             }
             None => "No mask reaches the goal; one part of it must give way:".to_owned(),
         });
-        for way in &self.gives_way {
-            doc.sentence(way.said.clone());
-        }
+        doc.sentences(self.gives_way.iter().map(|way| &way.said));
         let recorded = match self.is_of_bursts {
             true => "of bursts",
             false => "from the first to the last",

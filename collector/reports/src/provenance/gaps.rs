@@ -45,9 +45,7 @@ impl LogGaps {
     }
 
     pub(super) fn show_all(logs: &[Self], doc: &mut Doc) {
-        for gaps in logs.iter().filter_map(Self::gaps) {
-            doc.sentence(gaps);
-        }
+        doc.sentences(logs.iter().filter_map(Self::gaps));
     }
 
     /// Returns the outcome of the subcommand, which is partial if a log was not read and queried

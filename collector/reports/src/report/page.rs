@@ -79,9 +79,7 @@ impl PageInput<'_> {
 
     fn summary(&self, doc: &mut Doc) {
         doc.table("", &[Summary(self)], 1);
-        self.aggregate.headlines().for_each(|sentence| {
-            doc.sentence(sentence);
-        });
+        doc.sentences(self.aggregate.headlines());
         doc.sentence(warnings(&self.known.inference.clocks).join("\n"));
     }
 

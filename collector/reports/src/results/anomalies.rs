@@ -255,9 +255,7 @@ impl Report for Anomalies {
             self.slow(),
             self.others
         ));
-        if let Some(text) = self.most_text() {
-            doc.sentence(text);
-        }
+        doc.sentences(self.most_text());
         // Without enough slow requests, hide the comparison.
         let told = self.segments.rows.iter().filter(|row| row.tells()).count();
         let shown = if self.outliers < 2 {

@@ -369,25 +369,19 @@ impl Report for ComparisonReport {
         };
         doc.sentence(period("Before", &self.before));
         doc.sentence(period("After", &self.after));
-        for sentence in &self.surroundings {
-            doc.sentence(sentence.clone());
-        }
+        doc.sentences(&self.surroundings);
         failures::show(&self.failures, doc);
         for few in self.too_few.iter().take(TOO_FEW_SHOWN) {
             doc.sentence(format!("Too few to tell: {}.", few.text()));
         }
-        if let Some(sentence) = self.variation.sentence() {
-            doc.sentence(sentence);
-        }
+        doc.sentences(self.variation.sentence());
         let title = |rows: usize, title: &'static str| if rows == 0 { "" } else { title };
         doc.table(
             title(self.causes.len(), "Causes"),
             &self.causes,
             self.causes.len(),
         );
-        for sentence in &self.within_periods {
-            doc.sentence(sentence.clone());
-        }
+        doc.sentences(&self.within_periods);
         let first = match self.causes.is_empty() {
             true => "difference",
             false => "cause",

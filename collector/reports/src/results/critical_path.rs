@@ -304,9 +304,7 @@ impl Report for Aggregate {
             "{}{without_length}; {}",
             self.requests_text, self.latency_text
         ));
-        self.headlines().for_each(|sentence| {
-            doc.sentence(sentence);
-        });
+        doc.sentences(self.headlines());
         show_roots(&self.roots, doc);
         self.show_figures(doc);
         self.show_shares(doc);

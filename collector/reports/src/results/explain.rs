@@ -423,9 +423,7 @@ impl Report for ExplainedSays {
             doc.link("List these requests", path, command);
         }
         doc.sentence(format!("{}.", self.what));
-        if let Some(among_later) = &self.among_later {
-            doc.sentence(among_later.sentence());
-        }
+        doc.sentences(self.among_later.as_ref().map(AmongLaterSays::sentence));
         doc.sentence(format!(
             "Learned from {} {} and {} without; judged by {} and {} others.",
             counted(self.learned_from.changed, "request"),

@@ -99,9 +99,7 @@ impl SlackList {
     }
 
     pub fn show(&self, doc: &mut Doc) {
-        if let Some(text) = self.use_text() {
-            doc.sentence(text);
-        }
+        doc.sentences(self.use_text());
         let title = format!("Slack of segments in {}", self.requests_text);
         doc.table(title, &self.segments, self.top);
     }

@@ -193,9 +193,7 @@ impl PolicySays {
             self.version,
             counted(self.points.len() as u64, "point")
         ));
-        for problem in &self.not_learned {
-            doc.sentence(problem.clone());
-        }
+        doc.sentences(&self.not_learned);
         for point in &self.points {
             doc.figures(self.latency_chart(point));
             doc.figures(self.drop_chart(point));
