@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::{parse_duration, parse_share};
 use crate::output::{print, print_json};
-use crate::{Failure, FailureCode, Status};
+use crate::{Failure, Status};
 use stroboscope_render::humanise::{duration, percent};
 
 /// Maximum number of windows to show.
@@ -124,10 +124,7 @@ impl Burst {
             }
             (None, Some(request)) => (plan(request, self.duty).map_err(Failure::asked)?, None),
             (None, None) => {
-                return Err(Failure::coded(
-                    FailureCode::NeedsMore,
-                    "give --config or --request",
-                ));
+                return Err(Failure::needs_more("give --config or --request"));
             }
         };
         if let Some(request) = self.request {

@@ -5,12 +5,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::clock::{Alignment, KernelClock};
 
+use crate::Failure;
 use crate::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
 use crate::clock_words::{Timestamps, name, names, resolutions, unit, warnings};
 use crate::results::clock_pairs::{ClockPair, show_pairs};
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
-use crate::{Failure, FailureCode};
 use stroboscope_query::{ClockReport, HostReport, KernelClocks, Notes, clocks};
 use stroboscope_render::humanise::{counted, duration};
 use stroboscope_render::rows;
@@ -57,13 +57,10 @@ impl ReadingVerb for Clocks {
                 .map(|host| &*host.host)
                 .take(20)
                 .collect();
-            return Err(Failure::coded(
-                FailureCode::Unknown,
-                format!(
-                    "no host is called {reference}; there are: {}",
-                    known.join(", ")
-                ),
-            ));
+            return Err(Failure::unknown(format!(
+                "no host is called {reference}; there are: {}",
+                known.join(", ")
+            )));
         }
         Ok(ClocksReport::of(found, study.source().kernel_clocks()))
     }

@@ -118,7 +118,7 @@ impl ReadingVerb for ExperimentVerb {
         }
         if self.share == Some(1.0) {
             return Err(Failure::asked(
-                "--share 100% leaves no unit for the control".to_owned(),
+                "--share 100% leaves no unit for the control",
             ));
         }
         let settings = ExperimentSettings {

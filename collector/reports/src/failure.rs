@@ -65,6 +65,16 @@ impl Failure {
         Self::coded(FailureCode::Asked, cause)
     }
 
+    /// Creates a failure due to a name that nothing has, without a remedy.
+    pub(crate) fn unknown(cause: impl Into<String>) -> Self {
+        Self::coded(FailureCode::Unknown, cause)
+    }
+
+    /// Creates a failure due to missing arguments, without a remedy.
+    pub(crate) fn needs_more(cause: impl Into<String>) -> Self {
+        Self::coded(FailureCode::NeedsMore, cause)
+    }
+
     /// Creates a failure of this kind, without a remedy.
     pub fn coded(code: FailureCode, cause: impl Into<String>) -> Self {
         Self {

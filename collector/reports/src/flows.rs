@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use stroboscope_analysis::flow::{CategoryId, FlowCategory};
 
+use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::periods::FlowArguments;
 use crate::results::flows::category::CategorySays;
@@ -13,7 +14,6 @@ use crate::results::flows::{By, FlowList, FlowsSay};
 use crate::study::NamedStudy;
 use crate::time::parse_duration;
 use crate::verb::{ReadingVerb, write_file};
-use crate::{Failure, FailureCode};
 use stroboscope_query::{Flows, flows, path_of};
 use stroboscope_render::picture::draw;
 use stroboscope_render::show::{Row, TableSpec};
@@ -156,13 +156,10 @@ fn find<'a>(
                 .take(LISTED_MAX)
                 .map(|(_, id, _)| id.to_string())
                 .collect();
-            Err(Failure::coded(
-                FailureCode::Unknown,
-                format!(
-                    "there is no category {asked}; the largest are {}",
-                    names.join(", ")
-                ),
-            ))
+            Err(Failure::unknown(format!(
+                "there is no category {asked}; the largest are {}",
+                names.join(", ")
+            )))
         }
     }
 }

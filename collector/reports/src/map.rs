@@ -21,7 +21,6 @@ use stroboscope_render::show::{
 use tokio::runtime::Runtime;
 
 use crate::arguments::{ReadingArguments, ShowArguments};
-use crate::failure::FailureCode;
 use crate::latency::Latency;
 use crate::shard::ShardArguments;
 use crate::study::{NamedInference, NamedStudy};

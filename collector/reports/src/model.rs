@@ -12,7 +12,6 @@ use tokio::runtime::Runtime;
 use crate::arguments::{
     ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share,
 };
-use crate::failure::FailureCode;
 use crate::memory_limit::of_verb;
 use crate::model_change::ModelChangeReport;
 use crate::model_focus::operations;
@@ -163,12 +162,9 @@ impl ModelVerb {
             let nearest = nearest(operation, known);
             let nearest = nearest.map_or_else(String::new, |name| format!(" (is it {name}?)"));
             let listed = command_on("model", data);
-            return Err(Failure::coded(
-                FailureCode::Unknown,
-                format!(
-                    "no segment is of the operation {operation}{nearest}; `{listed}` lists operations"
-                ),
-            ));
+            return Err(Failure::unknown(format!(
+                "no segment is of the operation {operation}{nearest}; `{listed}` lists operations"
+            )));
         }
         Ok(report.about(operations, focus, command_on("model --all", data)))
     }

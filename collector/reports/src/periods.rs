@@ -10,7 +10,7 @@ use stroboscope_analysis::flow::{FlowSettings, Fold, Zoom};
 use tokio::runtime::Runtime;
 
 use crate::arguments::{DataArguments, Readable, ReadingArguments, parse_formula, parse_range};
-use crate::failure::{Failure, FailureCode};
+use crate::failure::Failure;
 use crate::study::{NamedStudy, open};
 use stroboscope_query::{PeriodOf, Source, TimeRange};
 use stroboscope_search::Formula;
@@ -179,13 +179,10 @@ impl PeriodArguments {
                 "; or --before-data, the directory of the earlier period; or a formula for a side, --before-where or \
                  --after-where"
             });
-            return Err(Failure::coded(
-                FailureCode::NeedsMore,
-                format!(
-                    "{verb} needs two periods: --before and --after, each a range such as 2h..1h or requests with an \
-                     attribute, such as service.version=1.4{more}"
-                ),
-            ));
+            return Err(Failure::needs_more(format!(
+                "{verb} needs two periods: --before and --after, each a range such as 2h..1h or requests with an \
+                 attribute, such as service.version=1.4{more}"
+            )));
         }
         let mut before = Self::period(
             ("--before", self.before.as_deref()),

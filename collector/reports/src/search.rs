@@ -8,7 +8,6 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::{ReadingArguments, ShowArguments, parse_formula};
 use crate::assertion::{Assertion, Quantifier};
-use crate::failure::FailureCode;
 use crate::notes::NOTHING_READ;
 use crate::search_plan::SearchPlanSays;
 use crate::study::NamedStudy;
@@ -104,8 +103,7 @@ impl ReadingVerb for SearchVerb {
 
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
         if self.assert.is_none() && self.files.are_asked() {
-            return Err(Failure::coded(
-                FailureCode::NeedsMore,
+            return Err(Failure::needs_more(
                 "--junit and --markdown need --assert: without it, a search has no verdict",
             ));
         }

@@ -21,7 +21,7 @@ use self::view::TimelineReport;
 use crate::arguments::{DataArguments, ShowArguments, parse_moment};
 use crate::study::Reader;
 use crate::verb::{Form, PageVerb, Report, TakeReport, give_as, write_file, write_forms};
-use crate::{Failure, FailureCode, Status, notes};
+use crate::{Failure, Status, notes};
 use stroboscope_otlp::trace_id;
 use stroboscope_query::timeline::{TimelineView, of_burst, of_trace, overview};
 use stroboscope_query::{PerfettoHostError, Source, perfetto_trace};
@@ -143,9 +143,8 @@ impl TimelineVerb {
 
     fn sums(&self, source: &Source, format: Format) -> Result<Status, Failure> {
         if format == Format::Perfetto {
-            return Err(Failure::coded(
-                FailureCode::NeedsMore,
-                "a Perfetto trace shows one request or one burst: --trace or --burst".to_owned(),
+            return Err(Failure::needs_more(
+                "a Perfetto trace shows one request or one burst: --trace or --burst",
             ));
         }
         let overview = overview(source).map_err(Failure::of)?;
@@ -196,15 +195,10 @@ impl PageVerb for TimelineVerb {
 
 fn perfetto(view: &TimelineView) -> Result<Vec<u8>, Failure> {
     perfetto_trace(&view.requests, &view.kernel, None).map_err(|error| match error {
-        PerfettoHostError::OneOf(hosts) => Failure::coded(
-            FailureCode::NeedsMore,
-            format!(
-                "a Perfetto trace shows one host; --host one of {}",
-                hosts.join(", ")
-            ),
-        ),
-        unknown @ PerfettoHostError::Unknown { .. } => {
-            Failure::coded(FailureCode::Unknown, unknown.to_string())
-        }
+        PerfettoHostError::OneOf(hosts) => Failure::needs_more(format!(
+            "a Perfetto trace shows one host; --host one of {}",
+            hosts.join(", ")
+        )),
+        unknown @ PerfettoHostError::Unknown { .. } => Failure::unknown(unknown.to_string()),
     })
 }

@@ -12,7 +12,7 @@ use crate::arguments::{ReadingArguments, ShowArguments, parse_duration, parse_sh
 use crate::results::tradeoffs::{LogSays, PlanSays, PolicySays, TradeoffsSay, read_policy};
 use crate::study::{NamedStudy, Reader};
 use crate::verb::{Form, PageVerb, TakeReport, give, give_as, write_file};
-use crate::{Failure, FailureCode, Status};
+use crate::{Failure, Status};
 use stroboscope_query::{Notes, SlackModelReport, SlackModelSettings, tradeoffs};
 
 /// Data-quality tradeoffs: learn what they save and cost, show models, plan by them, and log what
@@ -175,7 +175,7 @@ impl TradeoffsVerb {
                     .any(|load| !load.is_finite() || *load < 0.0)
                 {
                     return Err(Failure::asked(
-                        "--load takes requests per second, such as 120".to_owned(),
+                        "--load takes requests per second, such as 120",
                     ));
                 }
                 let says = PlanSays::of(&read_policy(&plan.policy)?, &plan.loads);
@@ -220,8 +220,7 @@ impl Learn {
         if observed.points.is_empty() && slack.is_none() {
             return Err(Failure::new(
                 "no tradeoffs are recorded: name points by `stroboscope::tradeoff` in a service, and send it copies \
-                 of requests that explore them (the guide, \"Tradeoffs\")"
-                    .to_owned(),
+                 of requests that explore them (the guide, \"Tradeoffs\")",
             ));
         }
         let known: Vec<&str> = observed.points.keys().map(|name| &**name).collect();
@@ -230,13 +229,10 @@ impl Learn {
             .iter()
             .find(|(point, _)| !known.contains(&point.as_str()))
         {
-            return Err(Failure::coded(
-                FailureCode::Unknown,
-                format!(
-                    "--goal {unknown}=…: no point of that name is recorded; there are {}",
-                    known.join(", ")
-                ),
-            ));
+            return Err(Failure::unknown(format!(
+                "--goal {unknown}=…: no point of that name is recorded; there are {}",
+                known.join(", ")
+            )));
         }
         let mut settings = LearnSettings::default();
         settings.performance.quantile = self.quantile;

@@ -9,12 +9,12 @@ use std::time::Duration;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::what_if::{Change, LatencyChange};
 
+use crate::Failure;
 use crate::arguments::{CategoryArguments, ReadingArguments, ShowArguments, parse_duration, to_ns};
 use crate::latency::Latency;
 use crate::study::NamedStudy;
 use crate::suggest::command_on;
 use crate::verb::{ReadingVerb, Report};
-use crate::{Failure, FailureCode};
 use stroboscope_query::{CategoriesQuestion, Notes, nearest, what_if};
 use stroboscope_render::humanise::{counted, duration};
 use stroboscope_render::rows;
@@ -85,10 +85,7 @@ impl WhatIfVerb {
             (Some(factor), None, None) => Ok(Change::Scale(factor)),
             (None, Some(cap), None) => Ok(Change::CapNs(to_ns(cap))),
             (None, None, Some(more)) => Ok(Change::AddNs(to_ns(more))),
-            _ => Err(Failure::coded(
-                FailureCode::NeedsMore,
-                "give one of --scale, --cap and --add".to_owned(),
-            )),
+            _ => Err(Failure::needs_more("give one of --scale, --cap and --add")),
         }
     }
 }
@@ -138,12 +135,9 @@ impl ReadingVerb for WhatIfVerb {
             let nearest = nearest(operation, known.iter().map(String::as_str));
             let nearest = nearest.map_or_else(String::new, |name| format!(" (is it {name}?)"));
             let listed = command_on("critical-path", &self.reading.from.data.data);
-            return Err(Failure::coded(
-                FailureCode::Unknown,
-                format!(
-                    "no segment is of the operation {operation}{nearest}; `{listed}` lists operations"
-                ),
-            ));
+            return Err(Failure::unknown(format!(
+                "no segment is of the operation {operation}{nearest}; `{listed}` lists operations"
+            )));
         }
         let found = what_if(study.inner(), segments, change).map_err(Failure::of)?;
         let latency = &found.latency;

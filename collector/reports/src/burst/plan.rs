@@ -19,7 +19,7 @@ use crate::arguments::{
 };
 use crate::study::NamedStudy;
 use crate::verb::{Report, give};
-use crate::{Failure, FailureCode, Status};
+use crate::{Failure, Status};
 use stroboscope_query::{BurstBasis, BusiestProcess, Notes, burst_basis};
 use stroboscope_render::humanise::{counted, duration, percent};
 use stroboscope_render::rows;
@@ -74,9 +74,8 @@ impl PlanVerb {
         };
         let wanted = self.goal.unwrap_or_default().and(own);
         if wanted == GoalArguments::default() {
-            return Err(Failure::coded(
-                FailureCode::NeedsMore,
-                "state the goal: --goal 'requests up to 30 ms, overhead 1 %, 200 whole requests an hour'".to_owned(),
+            return Err(Failure::needs_more(
+                "state the goal: --goal 'requests up to 30 ms, overhead 1 %, 200 whole requests an hour'",
             ));
         }
         let reading = ReadingArguments::of(self.from);

@@ -16,7 +16,6 @@ use super::gaps::LogGaps;
 use super::items::linked_item;
 use super::known::{ItemBytes, KnownItems, NamedItem};
 use super::reading::QueriedLogs;
-use crate::failure::FailureCode;
 use crate::graphviz::{beginning, escape};
 use crate::verb::Top;
 use crate::{Failure, Status};
@@ -206,8 +205,5 @@ fn no_match(
         names => format!("there are: {}{more}", names.join(", ")),
     };
     let filters = filters.join(" and ");
-    Failure::coded(
-        FailureCode::Unknown,
-        format!("no {what} matches {filters}; {names}"),
-    )
+    Failure::unknown(format!("no {what} matches {filters}; {names}"))
 }

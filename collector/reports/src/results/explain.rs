@@ -9,9 +9,9 @@ use stroboscope_analysis::explain::{
     ExplainSettings, ExplainedLeaf, LeftOut, ParameterCondition, Typical,
 };
 
+use crate::Failure;
 use crate::arguments::ReadingArguments;
 use crate::verb::Report;
-use crate::{Failure, FailureCode};
 use stroboscope_query::{AmongLater, Distinction, ExplainedChange, Notes, PeriodOf};
 use stroboscope_render::humanise::{counted, duration, percent};
 use stroboscope_render::rows;
@@ -347,13 +347,10 @@ impl ExplainedSays {
                 .take(LISTED_MAX)
                 .map(ToString::to_string)
                 .collect();
-            return Err(Failure::coded(
-                FailureCode::Unknown,
-                format!(
-                    "--without {unknown}: no request has that; available are {}",
-                    known.join(", ")
-                ),
-            ));
+            return Err(Failure::unknown(format!(
+                "--without {unknown}: no request has that; available are {}",
+                known.join(", ")
+            )));
         }
         let leaves = LeafRow::all(&found.telling);
         let link = |leaf: &LeafRow| RequestsLink::of(&leaf.tests, later.selection.range, reading);

@@ -8,8 +8,8 @@ use stroboscope_analysis::kernel::lock_sums::{LockExample, LockHolder, LockSum, 
 
 use super::items::{lock_kind, took, whole_id};
 use super::lock_json::LockJson;
+use crate::Failure;
 use crate::verb::{Report, schema_is_of};
-use crate::{Failure, FailureCode};
 use stroboscope_query::Notes;
 use stroboscope_query::timeline::KernelOverview;
 use stroboscope_render::humanise::{counted, percent};
@@ -234,14 +234,11 @@ impl Locks {
         };
         let rows: Vec<LockSum> = rows.into_iter().filter(is_it).collect();
         if rows.is_empty() {
-            return Err(Failure::coded(
-                FailureCode::Unknown,
-                format!(
-                    "no request waited at a lock {asked:?}: it is PROCESS:LOCK, such as 4711:0x7f0a12345678, and `stroboscope \
+            return Err(Failure::unknown(format!(
+                "no request waited at a lock {asked:?}: it is PROCESS:LOCK, such as 4711:0x7f0a12345678, and `stroboscope \
                  timeline` lists the {} of this store",
-                    counted(all, "lock")
-                ),
-            ));
+                counted(all, "lock")
+            )));
         }
         let notes = Notes::of_unread(std::mem::take(&mut overview.damage), overview.large_traces);
         Ok(Self {
