@@ -299,9 +299,7 @@ impl FailureOriginRow {
             trail: trail.unwrap_or_default(),
         }
     }
-}
 
-impl FailureOriginRow {
     fn sentence(&self) -> String {
         let message = match &*self.message {
             "" => String::new(),

@@ -11,7 +11,6 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, value_parser};
 use crate::Failure;
 use crate::arguments::ReadingArguments;
 use crate::bad_argument::in_our_words;
-use crate::failure::FailureCode;
 use crate::verb::Page;
 
 /// Arguments that forms lack, because they concern printing or this process's memory.
@@ -115,10 +114,7 @@ impl VerbPage {
                 let names: Vec<&str> = self.fields.iter().map(|field| &*field.name).collect();
                 Failure {
                     remedy: Some(format!("it has {}", names.join(", "))),
-                    ..Failure::coded(
-                        FailureCode::Asked,
-                        format!("{verb} has no option {name:?} here"),
-                    )
+                    ..Failure::asked(format!("{verb} has no option {name:?} here"))
                 }
             })?;
             match (&field.kind, field.is_positional) {
@@ -133,7 +129,7 @@ impl VerbPage {
         let matches = command(Command::new(verb)).try_get_matches_from(words);
         matches.map_err(|error| {
             let error = in_our_words(error).to_string();
-            Failure::coded(FailureCode::Asked, what_is_wrong(&error))
+            Failure::asked(what_is_wrong(&error))
         })
     }
 }

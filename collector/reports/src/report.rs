@@ -151,9 +151,7 @@ impl ReportVerb {
         }
         Ok(notes::tell(&overview.notes))
     }
-}
 
-impl ReportVerb {
     /// Returns the models of the policy and the log of omissions; nothing without `--tradeoffs`.
     fn given_up(&self, study: &NamedStudy) -> Result<Vec<TradeoffsSay>, Failure> {
         let Some(path) = &self.tradeoffs else {

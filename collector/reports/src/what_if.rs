@@ -260,9 +260,7 @@ impl<T> Quantiles<T> {
             p99_ns: at(0.99),
         }
     }
-}
 
-impl<T> Quantiles<T> {
     /// Converts the lower or the upper ends of the ranges of mean, p50, p95 and p99.
     fn of_ends(ends: [f64; 4], rounded: impl Fn(f64) -> T) -> Self {
         let [mean_ns, p50_ns, p95_ns, p99_ns] = ends;

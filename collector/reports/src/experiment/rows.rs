@@ -151,6 +151,13 @@ pub(super) fn reason(why: NoComparison) -> String {
     }
 }
 
+pub(super) fn percent(part: Option<f64>) -> String {
+    match part {
+        None => "no bound".to_owned(),
+        Some(part) => format!("{:.1} %", part * 100.0),
+    }
+}
+
 impl MetricRow {
     pub(super) fn of(of: &ComparedMetric, alpha: f64) -> Self {
         let effect = of.effect.ok();
@@ -185,16 +192,7 @@ impl MetricRow {
             why_not: of.effect.err().map(reason),
         }
     }
-}
 
-pub(super) fn percent(part: Option<f64>) -> String {
-    match part {
-        None => "no bound".to_owned(),
-        Some(part) => format!("{:.1} %", part * 100.0),
-    }
-}
-
-impl MetricRow {
     /// Returns the rise of the latency from control to test, if it is more than chance.
     pub(super) fn rise(&self) -> Option<Rise> {
         let by = self.difference.filter(|by| self.differs && *by > 0.0)?;

@@ -148,9 +148,7 @@ impl ProvenanceItems {
             notes: queried.notes,
         })
     }
-}
 
-impl ProvenanceItems {
     /// Writes the list as a table, or a sentence if it is empty.
     pub(super) fn show(&self, doc: &mut Doc) {
         if self.items.rows.is_empty() {

@@ -230,9 +230,7 @@ impl ProvenanceReport {
             notes: Notes::default(),
         }
     }
-}
 
-impl ProvenanceReport {
     /// Writes the answer as text and tables.
     pub(super) fn show(&self, doc: &mut Doc) {
         let (ends, none) = match self.direction {

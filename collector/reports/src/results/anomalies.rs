@@ -16,6 +16,9 @@ use stroboscope_render::show::{Doc, SegmentName};
 
 /// Maximum number of root operations whose thresholds a text shows.
 const THRESHOLDS_SHOWN: usize = 6;
+/// Minimum difference as a share of the critical path. A smaller difference does not make a request
+/// slow, however significant it is.
+const DIFFERENCE_MIN: f64 = 0.005;
 
 /// Differences between slow requests and others.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -100,6 +103,12 @@ impl AnomalyRow {
             examples: report.examples(anomaly),
         }
     }
+
+    /// Reports whether the row is informative: the segment's share of the critical path differs
+    /// significantly, and by at least [`DIFFERENCE_MIN`].
+    fn tells(&self) -> bool {
+        self.significant && self.critical_share.difference.abs() >= DIFFERENCE_MIN
+    }
 }
 
 rows! {
@@ -175,21 +184,7 @@ impl Anomalies {
             }
         }
     }
-}
 
-/// Minimum difference as a share of the critical path. A smaller difference does not make a request
-/// slow, however significant it is.
-const DIFFERENCE_MIN: f64 = 0.005;
-
-impl AnomalyRow {
-    /// Reports whether the row is informative: the segment's share of the critical path differs
-    /// significantly, and by at least [`DIFFERENCE_MIN`].
-    fn tells(&self) -> bool {
-        self.significant && self.critical_share.difference.abs() >= DIFFERENCE_MIN
-    }
-}
-
-impl Anomalies {
     /// Describes the segment whose share of the critical path is most increased in slow requests;
     /// `None` if no share is clearly increased, or if fewer than two requests are slow.
     fn most_text(&self) -> Option<String> {

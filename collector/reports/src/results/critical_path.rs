@@ -166,9 +166,7 @@ impl Aggregate {
             top: if top == 0 { usize::MAX } else { top },
         }
     }
-}
 
-impl Aggregate {
     /// Gives pictures the colours of these categories, in this order.
     pub fn with_categories(self, names: &[String]) -> Self {
         Self {
