@@ -284,27 +284,25 @@ impl ReadingArguments {
     /// # Errors
     /// Returns an error if the time range has both ends and does not begin before it ends.
     pub fn selection(&self) -> Result<Selection, Failure> {
-        let SelectionArguments {
-            since,
-            until,
-            include_incomplete,
-            ..
-        } = self.from;
-        let range = in_order(TimeRange {
-            since_ns: since,
-            until_ns: until,
-        })
-        .map_err(|reversed| {
-            Failure::asked(format!(
-                "--since must be before --until, and {reversed}; swap them"
-            ))
-        })?;
         Ok(Selection {
-            include_incomplete,
+            include_incomplete: self.from.include_incomplete,
             trust_clocks: self.trust_clocks,
-            range,
+            range: range_of(self.from.since, self.from.until)?,
         })
     }
+}
+
+/// Returns the range of `--since` and `--until`.
+///
+/// # Errors
+/// Returns an error if the range has both ends and does not begin before it ends.
+pub(crate) fn range_of(since_ns: Option<i64>, until_ns: Option<i64>) -> Result<TimeRange, Failure> {
+    let range = in_order(TimeRange { since_ns, until_ns });
+    range.map_err(|reversed| {
+        Failure::asked(format!(
+            "--since must be before --until, and {reversed}; swap them"
+        ))
+    })
 }
 
 pub fn parse_part(text: &str) -> Result<f64, String> {

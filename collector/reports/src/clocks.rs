@@ -118,24 +118,17 @@ struct KernelSays {
 
 impl ClocksReport {
     fn of(found: ClockReport, kernels: &KernelClocks) -> Self {
-        let ClockReport {
-            alignment,
-            hosts,
-            round_trips,
-            impossible,
-            contradictions,
-            refused,
-            notes,
-        } = found;
+        let alignment = found.alignment;
         let says = |(host, said): (&str, Option<KernelClock>)| KernelSays {
             host: host.to_owned(),
             said,
         };
         Self {
-            notes,
+            notes: found.notes,
             reference: alignment.reference().map(str::to_owned),
             differ: alignment.is_needed(),
-            hosts: hosts
+            hosts: found
+                .hosts
                 .iter()
                 .map(|host| Host::of(host, &alignment))
                 .collect(),
@@ -145,10 +138,10 @@ impl ClocksReport {
                 .map(|host| host.to_string())
                 .collect(),
             pairs: alignment.pairs().iter().map(ClockPair::of).collect(),
-            round_trips,
-            impossible_round_trips: impossible,
-            contradicting_round_trips: contradictions,
-            over_host_limit: refused,
+            round_trips: found.round_trips,
+            impossible_round_trips: found.impossible,
+            contradicting_round_trips: found.contradictions,
+            over_host_limit: found.refused,
             timestamps: Timestamps::of(&alignment),
             kernels: kernels.iter().map(says).collect(),
             alignment,

@@ -239,24 +239,17 @@ fn recorded_text(recorded: &RecordedSummary) -> String {
     if recorded.batches == 0 {
         return String::new();
     }
-    let RecordedSummary {
-        processes,
-        records,
-        bursts,
-        missing_batches,
-        ..
-    } = recorded;
     let overlap = recorded.window_overlap.map_or_else(String::new, |overlap| {
         format!("; the processes' windows overlap by {}", percent(overlap))
     });
     let lost = recorded.lost_records();
     format!(
         "{} of {} in {}{overlap}; {} lost, {} missing\n",
-        counted(*records, "record"),
-        counted(*processes, "process"),
-        counted(*bursts, "burst"),
+        counted(recorded.records, "record"),
+        counted(recorded.processes, "process"),
+        counted(recorded.bursts, "burst"),
         counted(lost, "record"),
-        counted(*missing_batches, "batch")
+        counted(recorded.missing_batches, "batch")
     )
 }
 

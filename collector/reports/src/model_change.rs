@@ -6,7 +6,7 @@ use stroboscope_analysis::label::SegmentLabel;
 use stroboscope_analysis::model::{Model, Support};
 use stroboscope_analysis::statistics::Share;
 use stroboscope_analysis::structural_change::{
-    ByChance, ChangeEvidence, ChangedRelation, ChangedSegment, RelationName, StructuralChange,
+    ChangeEvidence, ChangedRelation, ChangedSegment, RelationName, StructuralChange,
 };
 
 use crate::verb::{Report, schema_is_of};
@@ -48,17 +48,11 @@ struct EvidenceEntry {
 }
 
 impl From<ChangeEvidence> for EvidenceEntry {
-    fn from(
-        ChangeEvidence {
-            p_value,
-            q_value,
-            at_least,
-        }: ChangeEvidence,
-    ) -> Self {
+    fn from(evidence: ChangeEvidence) -> Self {
         Self {
-            p_value,
-            q_value,
-            changed_by_at_least: at_least,
+            p_value: evidence.p_value,
+            q_value: evidence.q_value,
+            changed_by_at_least: evidence.at_least,
         }
     }
 }
@@ -181,12 +175,7 @@ struct ChangeEntry {
 
 impl ChangeEntry {
     fn of(change: &StructuralChange, before: &Model, after: &Model) -> Self {
-        let ByChance {
-            gained,
-            lost,
-            appeared,
-            vanished,
-        } = change.by_chance;
+        let by_chance = change.by_chance;
         Self {
             before: before.into(),
             after: after.into(),
@@ -195,10 +184,10 @@ impl ChangeEntry {
             appeared: change.appeared.iter().map(Into::into).collect(),
             vanished: change.vanished.iter().map(Into::into).collect(),
             by_chance: ByChanceEntry {
-                gained,
-                lost,
-                appeared,
-                vanished,
+                gained: by_chance.gained,
+                lost: by_chance.lost,
+                appeared: by_chance.appeared,
+                vanished: by_chance.vanished,
             },
             tested: change.tested,
             untested_before: change.untested_before,
@@ -278,13 +267,7 @@ impl Report for ModelChangeReport<'_> {
     }
 
     fn show(&self, doc: &mut Doc) {
-        let Self {
-            change,
-            before,
-            after,
-            top,
-            ..
-        } = *self;
+        let (change, top) = (self.change, self.top);
         let model = |model: &Model| {
             format!(
                 "{} of {}",
@@ -295,8 +278,8 @@ impl Report for ModelChangeReport<'_> {
         doc.heading("Changes in the system's structure");
         doc.sentence(format!(
             "Before: {}; after: {}",
-            model(before),
-            model(after)
+            model(self.before),
+            model(self.after)
         ));
         let by_chance = change.by_chance;
         let sections = [

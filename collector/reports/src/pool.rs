@@ -10,14 +10,11 @@ use serde::Serialize;
 use stroboscope_analysis::pooling::{Dependence, PoolRefusal, STEPS_SHIFTED_MAX, UsePercentile};
 use tokio::runtime::Runtime;
 
-use crate::arguments::{DataArguments, ShowArguments, parse_instant};
-use crate::time::in_order;
+use crate::arguments::{DataArguments, ShowArguments, parse_instant, range_of};
 use crate::verb::{Form, Report, give_as};
 use crate::{Failure, Status};
 use samples::read_samples;
-use stroboscope_query::{
-    Notes, PoolReport, PoolSettings, PooledUse, Source, TimeRange, UsesByService,
-};
+use stroboscope_query::{Notes, PoolReport, PoolSettings, PooledUse, Source, UsesByService};
 use stroboscope_render::humanise::{are, counted, duration, percent};
 use stroboscope_render::rows;
 use stroboscope_render::show::Doc;
@@ -86,15 +83,7 @@ enum What {
 
 impl PoolVerb {
     pub fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let range = in_order(TimeRange {
-            since_ns: self.since,
-            until_ns: self.until,
-        })
-        .map_err(|reversed| {
-            Failure::asked(format!(
-                "--since must be before --until, and {reversed}; swap them"
-            ))
-        })?;
+        let range = range_of(self.since, self.until)?;
         let (uses, unit) = match &self.samples {
             Some(file) => (read_samples(file, range).map_err(Failure::new)?, Unit::Any),
             None => {

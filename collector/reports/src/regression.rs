@@ -169,12 +169,7 @@ impl RegressionEvidence {
 impl Regression {
     /// Decides the verdict. Large rises and failures suffice for `Worse`, even with doubts.
     pub fn of(evidence: RegressionEvidence, worse_by: f64) -> Self {
-        let RegressionEvidence {
-            mut rises,
-            failures,
-            doubts,
-            ..
-        } = evidence;
+        let mut rises = evidence.rises;
         rises.sort_by(|a, b| b.by.total_cmp(&a.by));
         let (large, small): (Vec<Rise>, Vec<Rise>) =
             rises.into_iter().partition(|rise| rise.by >= worse_by);
@@ -184,11 +179,11 @@ impl Regression {
         let of_findings = |findings: Vec<Finding>| -> Vec<String> {
             findings.into_iter().map(|finding| finding.text).collect()
         };
-        let worse = [texts(&large), of_findings(failures)].concat();
+        let worse = [texts(&large), of_findings(evidence.failures)].concat();
         let (verdict, reasons) = if !worse.is_empty() {
             (RegressionVerdict::Worse, worse)
-        } else if !doubts.is_empty() {
-            (RegressionVerdict::Unknown, of_findings(doubts))
+        } else if !evidence.doubts.is_empty() {
+            (RegressionVerdict::Unknown, of_findings(evidence.doubts))
         } else {
             (RegressionVerdict::NoRegression, texts(&small))
         };

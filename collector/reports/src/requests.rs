@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::duration::{UNITS, parse_ns};
 use stroboscope_query::{
-    ListedRequest, Notes, RequestList, RequestOrder, RequestsWanted, alignment, list_requests,
+    ListedRequest, Notes, RequestOrder, RequestsWanted, alignment, list_requests,
 };
 use stroboscope_render::humanise::{are, counted};
 use stroboscope_render::rows;
@@ -152,18 +152,12 @@ impl ReadingVerb for RequestsVerb {
         let (source, selection) = (study.source(), study.selection());
         let clocks = alignment(source, selection).map_err(Failure::of)?;
         let found = list_requests(source, selection, clocks.as_ref(), &wanted);
-        let RequestList {
-            searched,
-            matched,
-            requests,
-            notes,
-            ..
-        } = found.map_err(Failure::of)?;
+        let found = found.map_err(Failure::of)?;
         Ok(RequestsReport {
-            notes,
-            searched,
-            matched,
-            requests: requests.iter().map(RequestRow::of).collect(),
+            notes: found.notes,
+            searched: found.searched,
+            matched: found.matched,
+            requests: found.requests.iter().map(RequestRow::of).collect(),
         })
     }
 }

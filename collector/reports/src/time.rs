@@ -141,13 +141,8 @@ pub fn parse_range(text: &str) -> Result<TimeRange, String> {
 pub(crate) fn in_order(range: TimeRange) -> Result<TimeRange, String> {
     match (range.since_ns, range.until_ns) {
         (Some(since_ns), Some(until_ns)) if since_ns >= until_ns => {
-            let name =
-                |at_ns: i64| DateTime::from_timestamp_nanos(at_ns).format("%Y-%m-%dT%H:%M:%S%.fZ");
-            Err(format!(
-                "{} is not before {}",
-                name(since_ns),
-                name(until_ns)
-            ))
+            let [since, until] = [since_ns, until_ns].map(written);
+            Err(format!("{since} is not before {until}"))
         }
         _ => Ok(range),
     }

@@ -258,8 +258,8 @@ impl Learn {
             .unwrap_or_default();
         let policy = Policy {
             version: self.policy_version.unwrap_or(now.as_secs()),
-            learned_ns: nanos(now),
-            valid_for_ns: self.valid_for.map_or(0, nanos),
+            learned_ns: to_ns(now),
+            valid_for_ns: self.valid_for.map_or(0, to_ns),
             points,
             slack: slack.as_ref().map(|slack| slack.model.clone()),
         };
@@ -309,10 +309,6 @@ impl Learn {
             rate_max: self.rate_max,
         }
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -434,16 +434,13 @@ impl Report for WhatIf {
                 duration(most_ns)
             ));
         }
-        let WaitsFound {
-            segments_that_wait,
-            waits_before_segments,
-            shared_queues,
-        } = self.waiting;
+        let waiting = &self.waiting;
         doc.sentence(format!(
-            "Found to wait for others, and made to follow what they wait for: {} inside, {waits_before_segments} before they start; \
+            "Found to wait for others, and made to follow what they wait for: {} inside, {} before they start; \
              {} that requests share.",
-            counted(segments_that_wait as u64, "segment"),
-            counted(shared_queues as u64, "queue"),
+            counted(waiting.segments_that_wait as u64, "segment"),
+            waiting.waits_before_segments,
+            counted(waiting.shared_queues as u64, "queue"),
         ));
     }
 }

@@ -7,9 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_analysis::burst_plan::{
-    BurstGoal, BurstPlans, GivingWay, PlannedBursts, plan_bursts, planned,
-};
+use stroboscope_analysis::burst_plan::{BurstGoal, GivingWay, PlannedBursts, plan_bursts, planned};
 use stroboscope_burst::BurstConfig;
 use tokio::runtime::Runtime;
 
@@ -191,10 +189,7 @@ impl BurstPlanSays {
             duty_max_relaxed: duty_max.max(by_overhead),
             whole_per_hour: wanted.whole_per_hour.unwrap_or(1.0),
         };
-        let BurstPlans {
-            reaching,
-            giving_way,
-        } = plan_bursts(&basis.arrivals, &goal);
+        let plans = plan_bursts(&basis.arrivals, &goal);
         let row = |bursts: &PlannedBursts| PlanRow::of(bursts, cost);
         let of_interest = planned(&basis.arrivals, goal.longest_ns, 1, 1).whole_per_hour;
         let ways = |giving| gives_way(&giving, &goal, of_interest, cost, is_by_overhead);
@@ -209,9 +204,9 @@ impl BurstPlanSays {
             begin_per_hour: basis.arrivals.per_hour(),
             of_interest_per_hour: of_interest,
             busiest: basis.busiest.map(|of| Busiest::of(of, record_ns)),
-            is_reached: !reaching.is_empty(),
-            plans: reaching.iter().map(row).collect(),
-            gives_way: giving_way.map_or_else(Vec::new, ways),
+            is_reached: !plans.reaching.is_empty(),
+            plans: plans.reaching.iter().map(row).collect(),
+            gives_way: plans.giving_way.map_or_else(Vec::new, ways),
         })
     }
 }

@@ -216,17 +216,11 @@ impl MetricRow {
 
 impl SideMixRow {
     pub(super) fn of(of: MixOf) -> Self {
-        let MixOf {
-            root,
-            control,
-            test,
-            q_value,
-        } = of;
         Self {
-            root,
-            control,
-            test,
-            q_value,
+            root: of.root,
+            control: of.control,
+            test: of.test,
+            q_value: of.q_value,
         }
     }
 }

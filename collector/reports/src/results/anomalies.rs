@@ -133,13 +133,7 @@ impl Anomalies {
             rows: rows.collect(),
             top,
         };
-        let AnomalyReport {
-            thresholds_ns,
-            outliers,
-            others,
-            notes,
-            ..
-        } = found;
+        let thresholds_ns = found.thresholds_ns;
         // Show one number if there is one kind of request.
         let threshold_ns = thresholds_ns
             .values()
@@ -147,7 +141,7 @@ impl Anomalies {
             .copied()
             .filter(|_| thresholds_ns.len() == 1);
         Self {
-            notes,
+            notes: found.notes,
             threshold_ns,
             thresholds_ns,
             outliers: outliers.rounded(),

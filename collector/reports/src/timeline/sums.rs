@@ -123,14 +123,9 @@ schema_is_of!(Sums, SumsJson<'_>);
 impl<'a> OperationJson<'a> {
     fn of(row: &'a OperationSum, architecture: Architecture) -> Self {
         let call = |(&call, sum): (&u32, &CallSum)| {
-            let CallSum {
-                count,
-                total_ns,
-                max_ns,
-                failed,
-            } = *sum;
-            let value = json!({"count": count, "per_request": row.calls_per_request(sum), "total_ns": total_ns,
-                "max_ns": max_ns, "failed": failed});
+            let per_request = row.calls_per_request(sum);
+            let value = json!({"count": sum.count, "per_request": per_request, "total_ns": sum.total_ns,
+                "max_ns": sum.max_ns, "failed": sum.failed});
             (call_name(call, architecture), value)
         };
         Self {
@@ -230,24 +225,17 @@ impl Report for Sums {
     fn show(&self, doc: &mut Doc) {
         let overview = &self.overview;
         let architecture = overview.architecture;
-        let KernelOverview {
-            events,
-            windows,
-            recordings,
-            lost,
-            whole,
-            ..
-        } = overview;
         doc.heading(format!(
-            "{} of the kernel in {} of {}, {lost} lost",
-            counted(*events, "event"),
-            counted(*windows, "window"),
-            counted(*recordings as u64, "recording"),
+            "{} of the kernel in {} of {}, {} lost",
+            counted(overview.events, "event"),
+            counted(overview.windows, "window"),
+            counted(overview.recordings as u64, "recording"),
+            overview.lost
         ));
-        let of_these = if *whole > 0 {
-            ": the sums of calls and by operation are of these"
-        } else {
-            ""
+        let whole = overview.whole;
+        let of_these = match whole {
+            0 => "",
+            _ => ": the sums of calls and by operation are of these",
         };
         let requests = overview.requests.len();
         doc.sentence(format!(
