@@ -26,77 +26,56 @@ pub(crate) fn inline_source(text: &str) -> String {
     )
 }
 
-/// Module that pages load from a directory named by a hash of all modules, so that a browser may
-/// keep it in its cache. The modules share the directory, because they import each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asset {
-    /// The timeline of one request.
-    Timeline,
-    /// Module that the timeline imports, like each variant up to
-    /// [`TimelineState`](Self::TimelineState).
-    TimelineColumns,
-    TimelineDetails,
-    TimelineDrawing,
-    TimelineFrame,
-    TimelinePointing,
-    TimelineRows,
-    TimelineState,
-    /// Selection in a heatmap.
-    Heatmap,
-    /// Tables, graphs, forms and fragments.
-    Tables,
-    /// The time range above each page.
-    Range,
-    /// Passes traces to the page of Perfetto's UI.
-    Perfetto,
-    /// Shows a page again once its missing content is ready.
-    Awaited,
-}
+/// Declares the modules, each with its file.
+macro_rules! assets {
+    ($($(#[$doc:meta])* $asset:ident = $file:literal,)*) => {
+        /// Module that pages load from a directory named by a hash of all modules, so that a browser
+        /// may keep it in its cache. The modules share the directory, because they import each other.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Asset {
+            $($(#[$doc])* $asset,)*
+        }
 
-macro_rules! asset {
-    ($name:literal) => {
-        ($name, include_str!(concat!("../../assets/", $name)))
+        impl Asset {
+            /// Number of the modules.
+            pub const COUNT: usize = [$($file),*].len();
+            /// List of the modules.
+            pub const ALL: [Self; Self::COUNT] = [$(Self::$asset),*];
+
+            fn file(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Self::$asset => ($file, include_str!(concat!("../../assets/", $file))),)*
+                }
+            }
+        }
     };
 }
 
+assets! {
+    /// The timeline of one request.
+    Timeline = "timeline.js",
+    /// Module that the timeline imports, like each variant up to
+    /// [`TimelineState`](Self::TimelineState).
+    TimelineColumns = "timeline-columns.js",
+    TimelineDetails = "timeline-details.js",
+    TimelineDrawing = "timeline-drawing.js",
+    TimelineFrame = "timeline-frame.js",
+    TimelinePointing = "timeline-pointing.js",
+    TimelineRows = "timeline-rows.js",
+    TimelineState = "timeline-state.js",
+    /// Selection in a heatmap.
+    Heatmap = "heatmap.js",
+    /// Tables, graphs, forms and fragments.
+    Tables = "tables.js",
+    /// The time range above each page.
+    Range = "range.js",
+    /// Passes traces to the page of Perfetto's UI.
+    Perfetto = "perfetto.js",
+    /// Shows a page again once its missing content is ready.
+    Awaited = "awaited.js",
+}
+
 impl Asset {
-    /// Number of the modules.
-    pub const COUNT: usize = 13;
-    /// List of the modules.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::Timeline,
-        Self::TimelineColumns,
-        Self::TimelineDetails,
-        Self::TimelineDrawing,
-        Self::TimelineFrame,
-        Self::TimelinePointing,
-        Self::TimelineRows,
-        Self::TimelineState,
-        Self::Heatmap,
-        Self::Tables,
-        Self::Range,
-        Self::Perfetto,
-        Self::Awaited,
-    ];
-
-    fn file(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Timeline => asset!("timeline.js"),
-            Self::TimelineColumns => asset!("timeline-columns.js"),
-            Self::TimelineDetails => asset!("timeline-details.js"),
-            Self::TimelineDrawing => asset!("timeline-drawing.js"),
-            Self::TimelineFrame => asset!("timeline-frame.js"),
-            Self::TimelinePointing => asset!("timeline-pointing.js"),
-            Self::TimelineRows => asset!("timeline-rows.js"),
-            Self::TimelineState => asset!("timeline-state.js"),
-            Self::Heatmap => asset!("heatmap.js"),
-            Self::Tables => asset!("tables.js"),
-            Self::Range => asset!("range.js"),
-            Self::Perfetto => asset!("perfetto.js"),
-            Self::Awaited => asset!("awaited.js"),
-        }
-    }
-
     /// Returns the JavaScript source of the module.
     #[must_use]
     pub fn text(self) -> &'static str {
