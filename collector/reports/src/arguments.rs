@@ -4,7 +4,7 @@ use crate::output::say;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Command};
 use regex::Regex;
 use stroboscope_analysis::connection::NO_REQUESTS;
 use stroboscope_analysis::label::DEFAULT_MAX_LABELS;
@@ -186,6 +186,14 @@ pub fn parse_max_segments(text: &str) -> Result<usize, String> {
     count
         .filter(|count| (1..=1_000_000).contains(count))
         .ok_or_else(|| "expected a number from 1 to 1000000".to_owned())
+}
+
+/// Returns arguments that name a data directory, and are the defaults otherwise.
+pub(crate) fn arguments_on<A: Args>(data: &Path) -> Result<A, Failure> {
+    let command = A::augment_args(Command::new("defaults"));
+    let words = ["defaults".as_ref(), "--data".as_ref(), data.as_os_str()];
+    let matches = command.try_get_matches_from(words).map_err(Failure::of)?;
+    A::from_arg_matches(&matches).map_err(Failure::of)
 }
 
 /// Arguments that select requests and define the model inferred from them.

@@ -268,7 +268,8 @@ impl Infer {
             0
         });
         let pace = (convergence_every > 0).then_some(LineLimit::Traces(convergence_every));
-        let study = NamedStudy::with_convergence(&self.reading, pace, runtime.handle())?;
+        let reader = Reader::of_terminal(runtime.handle());
+        let study = NamedStudy::with(&self.reading, pace, &reader)?;
         if let Some(path) = &self.save {
             save_model(&study.known()?.inference.model, path).map_err(Failure::of)?;
         }

@@ -8,11 +8,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use stroboscope_render::show::Doc;
 use tokio::runtime::Runtime;
 
+use crate::arguments::arguments_on;
 use crate::failure::Failure;
 use crate::shard::OF_SHARDS;
 use crate::status::Status;
 use crate::study::NamedStudy;
-use crate::verb::{Page, PageVerb, ReadingVerb, Tables, document};
+use crate::verb::{Page, PageVerb, ReadingVerb, ServedReport as _, Tables};
 use crate::{
     anomalies, burst, clocks, compare, critical_path, experiment, explain, failures, flows, infer,
     map, merge, model, operations, overview, pool, predict, provenance, report, requests, results,
@@ -43,11 +44,9 @@ pub struct Entry {
 impl Entry {
     /// Sets the type whose JSON the subcommand prints.
     #[must_use]
-    pub fn saying<R: JsonSchema>(self) -> Self {
-        Self {
-            schema: Some(R::json_schema),
-            ..self
-        }
+    pub fn saying<R: JsonSchema>(mut self) -> Self {
+        self.schema = Some(R::json_schema);
+        self
     }
 
     /// Sets a page for the subcommand. The page lacks the arguments in `without`.
@@ -68,52 +67,43 @@ impl Entry {
 
     /// Sets the SQL tables.
     #[must_use]
-    pub fn with_tables(self, tables: Tables) -> Self {
-        Self {
-            tables: Some(tables),
-            ..self
-        }
+    pub fn with_tables(mut self, tables: Tables) -> Self {
+        self.tables = Some(tables);
+        self
     }
 
     /// Makes the subcommand a tool for agents.
     #[must_use]
-    pub fn tool(self) -> Self {
-        Self {
-            is_tool: true,
-            ..self
-        }
+    pub fn tool(mut self) -> Self {
+        self.is_tool = true;
+        self
     }
 
     /// Makes the worker threads of the subcommand drop their capabilities when they start. The main
     /// thread must drop its own.
     #[must_use]
-    pub fn confined(self) -> Self {
-        Self {
-            is_confined: true,
-            ..self
-        }
+    pub fn confined(mut self) -> Self {
+        self.is_confined = true;
+        self
     }
 
     /// Sets a page for the subcommand of this full name: the entry's own, or one nested in it. The
     /// page lacks the arguments in `without`.
     #[must_use]
     pub fn paged_as<V: PageVerb + Args>(
-        self,
+        mut self,
         words: &'static str,
         without: &'static [&'static str],
     ) -> Self {
-        let page = Page {
+        self.page = Some(Page {
             name: self.name,
             words,
             without,
             richer_path: None,
             command: V::augment_args,
             serve: |matches, reader, take| parsed::<V>(matches)?.serve(reader, take),
-        };
-        Self {
-            page: Some(page),
-            ..self
-        }
+        });
+        self
     }
 }
 
@@ -236,21 +226,14 @@ pub fn tables() -> Vec<Tables> {
 
 /// Creates an entry for a subcommand that makes a report of a study.
 #[must_use]
-pub fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
-    let run: Run = Box::new(|matches, runtime| parsed::<V>(matches)?.run(runtime));
+pub fn reading<V: ReadingVerb + Args + 'static>(name: &'static str) -> Entry {
     let tables = Tables {
         specs: V::TABLES,
         document: document_of::<V>,
     };
     Entry {
-        name,
-        command: V::augment_args,
-        run,
         tables: Some(tables).filter(|tables| !tables.specs.is_empty()),
-        is_confined: false,
-        page: None,
-        is_tool: false,
-        schema: None,
+        ..other(name, |verb: V, runtime| verb.run(runtime))
     }
     .saying::<V::Report>()
     .paged::<V>(&[])
@@ -280,10 +263,5 @@ pub fn parsed<V: Args>(matches: &ArgMatches) -> Result<V, Failure> {
 }
 
 fn document_of<V: ReadingVerb + Args>(data: &Path, study: &NamedStudy) -> Result<Doc, Failure> {
-    let command = V::augment_args(Command::new("verb"));
-    let arguments = ["verb".as_ref(), "--data".as_ref(), data.as_os_str()];
-    let matches = command
-        .try_get_matches_from(arguments)
-        .map_err(Failure::of)?;
-    document(&parsed::<V>(&matches)?, study)
+    Ok(arguments_on::<V>(data)?.answer(study)?.document())
 }

@@ -23,7 +23,7 @@ use crate::results::slack::SlackList;
 use crate::results::strata::BrokenDown;
 use crate::results::tradeoffs::{LogSays, PolicySays, TradeoffsSay, read_policy};
 use crate::roots::{RootRow, root_rows, show_roots};
-use crate::study::NamedStudy;
+use crate::study::{NamedStudy, Reader};
 use crate::{Failure, Status, notes};
 use stroboscope_query::{
     AnomalyQuestion, BreakdownQuestion, HowCompared, InferSettings, Notes, OverviewQuestion,
@@ -85,7 +85,8 @@ impl ReportVerb {
         let pace = self
             .convergence_every
             .map_or(LineLimit::OneIn(CONVERGENCE_PART), LineLimit::Traces);
-        let study = NamedStudy::with_convergence(&self.reading, Some(pace), runtime.handle())?;
+        let reader = Reader::of_terminal(runtime.handle());
+        let study = NamedStudy::with(&self.reading, Some(pace), &reader)?;
         let rule = self.categories.rule();
         let by = |attribute: &String| BreakdownQuestion {
             rule: rule.clone(),

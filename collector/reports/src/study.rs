@@ -7,7 +7,7 @@ use stroboscope_analysis::label::SegmentId;
 use tokio::runtime::Handle;
 
 use crate::Failure;
-use crate::arguments::{Readable, ReadingArguments};
+use crate::arguments::{Readable, ReadingArguments, arguments_on};
 use crate::memory_limit::of_verb;
 use crate::progress::on_stderr;
 use stroboscope_query::{Filter, InferSettings, Inference, Question, Selection, Source};
@@ -46,15 +46,7 @@ impl<'a> NamedInference<'a> {
 impl NamedStudy {
     /// Opens a data directory with default arguments.
     pub fn of_directory(data: &std::path::Path, runtime: &Handle) -> Result<Self, Failure> {
-        let command = <ReadingArguments as clap::Args>::augment_args(clap::Command::new("reading"));
-        let arguments = ["reading".as_ref(), "--data".as_ref(), data.as_os_str()];
-        let matches = command
-            .try_get_matches_from(arguments)
-            .map_err(Failure::of)?;
-        Self::of(
-            &clap::FromArgMatches::from_arg_matches(&matches).map_err(Failure::of)?,
-            runtime,
-        )
+        Self::of(&arguments_on(data)?, runtime)
     }
 
     /// Opens the store with the memory, runtime and observer of `reader`.
@@ -64,17 +56,7 @@ impl NamedStudy {
 
     /// Opens the store for a terminal.
     pub fn of(reading: &ReadingArguments, runtime: &Handle) -> Result<Self, Failure> {
-        Self::with_convergence(reading, None, runtime)
-    }
-
-    /// Opens the store for a terminal. The model records a point of its convergence at each
-    /// interval `convergence`; with `None`, it records no points.
-    pub fn with_convergence(
-        reading: &ReadingArguments,
-        convergence: Option<LineLimit>,
-        runtime: &Handle,
-    ) -> Result<Self, Failure> {
-        Self::with(reading, convergence, &Reader::of_terminal(runtime))
+        Self::with(reading, None, &Reader::of_terminal(runtime))
     }
 
     /// Opens the store like [`read_by`](Self::read_by). The model records a point of its

@@ -20,12 +20,13 @@ use self::sums::Sums;
 use self::view::TimelineReport;
 use crate::arguments::{DataArguments, ShowArguments, parse_moment};
 use crate::study::Reader;
-use crate::verb::{Form, PageVerb, Report, TakeReport, give_as, write_file, write_forms};
+use crate::verb::{
+    Form, PageVerb, Report, ServedReport as _, TakeReport, give_as, write_file, write_forms,
+};
 use crate::{Failure, Status, notes};
 use stroboscope_otlp::trace_id;
 use stroboscope_query::timeline::{TimelineView, of_burst, of_trace, overview};
 use stroboscope_query::{PerfettoHostError, Source, perfetto_trace};
-use stroboscope_render::show::Doc;
 
 /// Show what the kernel did for requests: segments with system calls, processors, waits and locks
 ///
@@ -111,9 +112,7 @@ impl TimelineVerb {
         let given = match format {
             Format::Table | Format::Json => self.give(&seen, format)?,
             Format::Perfetto => {
-                let mut doc = Doc::new();
-                seen.show(&mut doc);
-                write_forms(&doc, &self.data.data, &self.show)?;
+                write_forms(&seen.document(), &self.data.data, &self.show)?;
                 self.write_bytes(&perfetto(&seen.view)?)?;
                 notes::tell(&seen.notes)
             }

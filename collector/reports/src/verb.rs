@@ -68,14 +68,6 @@ pub trait ReadingVerb {
     }
 }
 
-/// Builds the document of a subcommand's report, whose tables SQL reads. `verb` has default
-/// arguments.
-pub fn document(verb: &impl ReadingVerb, study: &NamedStudy) -> Result<Doc, Failure> {
-    let mut doc = Doc::new();
-    verb.answer(study)?.show(&mut doc);
-    Ok(doc)
-}
-
 /// A report in the forms that servers of reports need. Every [`Report`] implements it.
 pub trait ServedReport {
     /// Returns the report as a document, for pages.
@@ -187,8 +179,7 @@ pub fn give_as(
     form: &Form<'_>,
     show: &ShowArguments,
 ) -> Result<Status, Failure> {
-    let mut doc = Doc::new();
-    report.show(&mut doc);
+    let doc = report.document();
     write_forms(&doc, form.data, show)?;
     let text = if form.is_json {
         json(report)?
