@@ -3,16 +3,15 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use stroboscope_analysis::flow::{CategoryId, FlowCategory};
 
 use crate::Failure;
-use crate::arguments::{ReadingArguments, ShowArguments};
+use crate::arguments::{ReadingArguments, ShowArguments, parse_duration, to_ns};
 use crate::periods::FlowArguments;
 use crate::results::flows::category::CategorySays;
 use crate::results::flows::{By, FlowList, FlowsSay};
 use crate::study::NamedStudy;
-use crate::time::parse_duration;
 use crate::verb::{ReadingVerb, write_file};
 use stroboscope_query::{Flows, flows, path_of};
 use stroboscope_render::picture::draw;
@@ -31,8 +30,8 @@ pub struct FlowsVerb {
     #[command(flatten)]
     show: ShowArguments,
     /// Order of the categories
-    #[arg(long, value_enum, default_value_t = ByArgument::Total)]
-    by: ByArgument,
+    #[arg(long, value_enum, default_value_t = By::Total)]
+    by: By,
     /// Maximum number of categories to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     top: usize,
@@ -52,32 +51,6 @@ pub struct FlowsVerb {
     svg: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ByArgument {
-    /// Number of requests
-    Count,
-    /// Mean latency
-    Mean,
-    /// Variance of the latencies
-    Variance,
-    /// Variance divided by the squared mean: how much requests of one structure differ
-    C2,
-    /// Sum of the latencies
-    Total,
-}
-
-impl From<ByArgument> for By {
-    fn from(by: ByArgument) -> Self {
-        match by {
-            ByArgument::Count => Self::Count,
-            ByArgument::Mean => Self::Mean,
-            ByArgument::Variance => Self::Variance,
-            ByArgument::C2 => Self::SquaredVariation,
-            ByArgument::Total => Self::Total,
-        }
-    }
-}
-
 fn parse_latency(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (from, to) = text
         .split_once("..")
@@ -86,8 +59,7 @@ fn parse_latency(text: &str) -> Result<RangeInclusive<u64>, String> {
         if text.is_empty() {
             return Ok(none);
         }
-        let duration = parse_duration(text)?;
-        u64::try_from(duration.as_nanos()).map_err(|_| "a shorter time".to_owned())
+        parse_duration(text).map(to_ns)
     };
     let (from_ns, to_ns) = (side(from, 0)?, side(to, u64::MAX)?);
     if from_ns > to_ns {
@@ -187,9 +159,7 @@ impl ReadingVerb for FlowsVerb {
         match &self.category {
             Some(asked) => self.one(asked, &found, study),
             None => Ok(FlowsSay::List(Box::new(FlowList::of(
-                found,
-                self.by.into(),
-                self.top,
+                found, self.by, self.top,
             )))),
         }
     }

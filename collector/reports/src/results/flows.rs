@@ -5,6 +5,7 @@ mod density;
 
 use std::cmp::Ordering;
 
+use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::flow::{CategoryId, FlowCategory};
@@ -44,12 +45,18 @@ impl Report for FlowsSay {
 }
 
 /// Figure by which categories are ranked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
+    /// Number of requests
     Count,
+    /// Mean latency
     Mean,
+    /// Variance of the latencies
     Variance,
+    /// Variance divided by the squared mean: how much requests of one structure differ
+    #[value(name = "c2")]
     SquaredVariation,
+    /// Sum of the latencies
     Total,
 }
 
