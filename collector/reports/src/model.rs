@@ -121,13 +121,10 @@ impl ModelVerb {
         let names = Names::of(model.labels());
         let mut share = of_verb(self.reading.from.memory_limit).share();
         take_for(&relations, &mut share)?;
-        let report =
-            ModelReport::of(&model, &relations, &graph, &names, &notes).saved(self.load.is_some());
-        give(
-            &self.focused(report, &waited)?,
-            &self.reading.from,
-            &self.show,
-        )
+        let noted = (&notes, self.load.is_some());
+        let report = ModelReport::of(&model, &relations, &graph, &names, noted);
+        let report = self.focused(report, &waited)?;
+        give(&report, &self.reading.from, &self.show)
     }
 
     /// Returns the share of the critical path, 0 to 1, of each operation. The shares select the
@@ -149,7 +146,7 @@ impl ModelVerb {
     /// are requested. Fails if the model does not have the operation of `--focus`.
     fn focused<'a>(
         &self,
-        report: ModelReport<'a>,
+        mut report: ModelReport<'a>,
         waited: &BTreeMap<String, f64>,
     ) -> Result<ModelReport<'a>, Failure> {
         let data = &self.reading.from.data.data;
@@ -166,7 +163,10 @@ impl ModelVerb {
                 "no segment is of the operation {operation}{nearest}; `{listed}` lists operations"
             )));
         }
-        Ok(report.about(operations, focus, command_on("model --all", data)))
+        report.operations = operations;
+        report.focus = focus;
+        report.all_command = command_on("model --all", data);
+        Ok(report)
     }
 
     fn compare(
@@ -239,9 +239,11 @@ impl PageVerb for ModelVerb {
         take_for(relations, &mut share)?;
         let graph = CausalGraph::of(relations);
         let names = Names::of(model.labels());
-        let report = ModelReport::of(model, relations, &graph, &names, &known.inference.notes);
-        let report = self.focused(report, &waited)?;
-        take(&report.short(PAGE_ROWS))
+        let noted = (&known.inference.notes, false);
+        let report = ModelReport::of(model, relations, &graph, &names, noted);
+        let mut report = self.focused(report, &waited)?;
+        report.top = PAGE_ROWS;
+        take(&report)
     }
 }
 

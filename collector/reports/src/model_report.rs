@@ -35,9 +35,9 @@ pub struct ModelReport<'a> {
     /// Pairs of segments, without those that follow from others.
     reduced_happens_before: Vec<(u32, u32)>,
     /// Operations, the largest `critical_share` first, and among equal ones the most `requests`.
-    operations: Vec<ModelOperation>,
+    pub(crate) operations: Vec<ModelOperation>,
     /// Operation in focus; null if all operations are shown.
-    focus: Option<Focus>,
+    pub(crate) focus: Option<Focus>,
     #[serde(skip)]
     pub(crate) model: &'a Model,
     #[serde(skip)]
@@ -48,10 +48,10 @@ pub struct ModelReport<'a> {
     names: &'a Names,
     /// Command that shows all operations.
     #[serde(skip)]
-    all_command: String,
+    pub(crate) all_command: String,
     /// Maximum number of rows of each table, except for that of the operations below a focus.
     #[serde(skip)]
-    top: usize,
+    pub(crate) top: usize,
 }
 
 /// Notes about the traces of a model.
@@ -94,51 +94,22 @@ impl JsonSchema for ModelNotes<'_> {
 const OPERATIONS_LISTED: usize = 20;
 
 impl<'a> ModelReport<'a> {
-    /// Adds the operations and the one in focus. Without a focus, the report shows all.
-    pub(crate) fn about(
-        self,
-        operations: Vec<ModelOperation>,
-        focus: Option<Focus>,
-        all_command: String,
-    ) -> Self {
-        Self {
-            operations,
-            focus,
-            all_command,
-            ..self
-        }
-    }
-
-    /// States whether the model comes from a file, which does not record how many traces were
-    /// complete.
-    pub(crate) fn saved(mut self, is_saved: bool) -> Self {
-        self.notes.is_saved = is_saved;
-        self
-    }
-
-    /// Limits the tables to this number of rows, except for that of the operations below a focus.
-    pub(crate) fn short(self, top: usize) -> Self {
-        Self { top, ..self }
-    }
-
     /// Returns the operation of this name with its neighbours; `None` if the model does not have
     /// it.
     pub(crate) fn focus_on(&self, operation: &str) -> Option<Focus> {
         Focus::of(operation, self.model, self.relations, self.graph)
     }
 
+    /// Creates a report without operations and a focus. `is_saved` is true for a model from a file.
     pub(crate) fn of(
         model: &'a Model,
         relations: &'a Relations,
         graph: &'a CausalGraph,
         names: &'a Names,
-        notes: &'a Notes,
+        (notes, is_saved): (&'a Notes, bool),
     ) -> Self {
         Self {
-            notes: ModelNotes {
-                notes,
-                is_saved: false,
-            },
+            notes: ModelNotes { notes, is_saved },
             model_traces: model.traces(),
             tolerance: relations.tolerance(),
             segments: segment_entries(model),
@@ -165,6 +136,8 @@ impl<'a> ModelReport<'a> {
         }
     }
 }
+
+type Edge = (SegmentId, SegmentId);
 
 /// Two segments with a relation, and the number of traces with both.
 struct Pair {
@@ -248,24 +221,11 @@ impl ModelReport<'_> {
                 doc.table(title, neighbours, self.top);
             }
         }
-        let is_own =
-            |(a, b): &&(SegmentId, SegmentId)| focus.own.contains(a) || focus.own.contains(b);
-        let orders: Vec<InOrder> = self
-            .graph
-            .edges
-            .iter()
-            .filter(is_own)
-            .map(|edge| self.order(edge))
-            .collect();
-        doc.table("Orders of its segments", &orders, self.top);
-        let apart: Vec<Apart> = self
-            .graph
-            .exclusions
-            .iter()
-            .filter(is_own)
-            .map(|pair| self.apart(pair))
-            .collect();
-        doc.table("Mutual exclusion", &apart, self.top);
+        let is_own = |(a, b): &&Edge| focus.own.contains(a) || focus.own.contains(b);
+        let edges = self.graph.edges.iter().filter(is_own);
+        doc.table("Orders of its segments", &self.orders(edges), self.top);
+        let pairs = self.graph.exclusions.iter().filter(is_own);
+        doc.table("Mutual exclusion", &self.apart(pairs), self.top);
         doc.table("Operations", &self.operations, OPERATIONS_LISTED);
         let all = format!("All {}", counted(self.operations.len() as u64, "operation"));
         doc.link(all, "/model?all=on", &self.all_command);
@@ -303,37 +263,30 @@ impl ModelReport<'_> {
             &seen().map(segment).collect::<Vec<_>>(),
             self.top,
         );
-        let orders: Vec<InOrder> = self
-            .graph
-            .edges
-            .iter()
-            .map(|edge| self.order(edge))
-            .collect();
         let follow = self.relations.all_happens_before().len() - self.graph.edges.len();
         doc.table(
             format!("Happens before; {follow} more follow from these"),
-            &orders,
+            &self.orders(&self.graph.edges),
             self.top,
         );
-        let apart: Vec<Apart> = self
-            .graph
-            .exclusions
-            .iter()
-            .map(|pair| self.apart(pair))
-            .collect();
+        let apart = self.apart(&self.graph.exclusions);
         doc.table("Mutual exclusion", &apart, self.top);
         doc.table("Pipelines", &pipeline_rows(self.relations), self.top);
     }
 
-    fn order(&self, (a, b): &(SegmentId, SegmentId)) -> InOrder {
-        InOrder(self.pair(*a, *b, self.relations.happens_before_support(*a, *b)))
+    fn orders<'p>(&self, edges: impl IntoIterator<Item = &'p Edge>) -> Vec<InOrder> {
+        let support = |(a, b): Edge| self.relations.happens_before_support(a, b);
+        let order = |edge: &Edge| InOrder(self.pair(*edge, support(*edge)));
+        edges.into_iter().map(order).collect()
     }
 
-    fn apart(&self, (a, b): &(SegmentId, SegmentId)) -> Apart {
-        Apart(self.pair(*a, *b, self.relations.mutual_exclusion_support(*a, *b)))
+    fn apart<'p>(&self, pairs: impl IntoIterator<Item = &'p Edge>) -> Vec<Apart> {
+        let support = |(a, b): Edge| self.relations.mutual_exclusion_support(a, b);
+        let apart = |pair: &Edge| Apart(self.pair(*pair, support(*pair)));
+        pairs.into_iter().map(apart).collect()
     }
 
-    fn pair(&self, a: SegmentId, b: SegmentId, support: Option<Support>) -> Pair {
+    fn pair(&self, (a, b): Edge, support: Option<Support>) -> Pair {
         Pair {
             first: self.names.get(a),
             second: self.names.get(b),
