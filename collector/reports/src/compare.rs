@@ -1,17 +1,16 @@
 //! The `compare` subcommand.
 
 use clap::Args;
-use stroboscope_analysis::compare::Comparison;
 use tokio::runtime::Runtime;
 
 use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::periods::PeriodArguments;
 use crate::regression::{GateArguments, GatedReport};
-use crate::results::compare::{ComparisonReport, cause_in_words};
+use crate::results::compare::ComparisonReport;
 use crate::study::NamedStudy;
 use crate::verb::ReadingVerb;
 use crate::{Failure, Status};
-use stroboscope_query::{HowCompared, compare_with_failures, explain_first_cause};
+use stroboscope_query::HowCompared;
 use stroboscope_render::show::TableSpec;
 
 /// Show what changed between two periods, and why
@@ -45,20 +44,12 @@ impl CompareVerb {
         let periods = self
             .periods
             .open("compare", study, &self.reading, runtime)?;
-        let infer = study.inner().settings();
-        let settings = self.periods.settings();
         let how = HowCompared {
-            infer,
+            infer: study.inner().settings(),
             flow: self.periods.flow.settings(),
-            compare: &settings,
+            compare: &self.periods.settings(),
         };
-        let both = periods.both();
-        let (found, failures) =
-            compare_with_failures(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
-        let first = |comparison: &Comparison| cause_in_words(comparison, 1);
-        let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
-        let compared = ComparisonReport::of(found, self.top).explained_by(telling.as_ref());
-        let compared = compared.with_failures(&failures);
+        let compared = periods.compare(how, self.top)?;
         Ok(GatedReport::of(compared, &self.gate))
     }
 }

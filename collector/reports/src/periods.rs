@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use stroboscope_analysis::attribute::Attribute;
-use stroboscope_analysis::compare::CompareSettings;
+use stroboscope_analysis::compare::{CompareSettings, Comparison};
 use stroboscope_analysis::flow::{FlowSettings, Fold, Zoom};
 use tokio::runtime::Runtime;
 
 use crate::arguments::{DataArguments, Readable, ReadingArguments, parse_formula, parse_range};
 use crate::failure::Failure;
+use crate::results::compare::{ComparisonReport, cause_in_words};
 use crate::study::{NamedStudy, open};
-use stroboscope_query::{PeriodOf, Source, TimeRange};
+use stroboscope_query::{
+    HowCompared, PeriodOf, Source, TimeRange, compare_with_failures, explain_first_cause,
+};
 use stroboscope_search::Formula;
 
 /// Arguments that select two periods, and define which requests of both are alike.
@@ -68,6 +71,21 @@ impl Periods {
     /// Returns both periods, the earlier one first.
     pub(crate) fn both(&self) -> [&PeriodOf; 2] {
         [&self.before, &self.after]
+    }
+
+    /// Compares the periods, and explains the first cause; shows up to `top` mutations.
+    pub(crate) fn compare(
+        &self,
+        how: HowCompared<'_>,
+        top: usize,
+    ) -> Result<ComparisonReport, Failure> {
+        let both = self.both();
+        let (found, failures) =
+            compare_with_failures(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
+        let first = |comparison: &Comparison| cause_in_words(comparison, 1);
+        let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
+        let compared = ComparisonReport::of(found, top).explained_by(telling.as_ref());
+        Ok(compared.with_failures(&failures))
     }
 }
 

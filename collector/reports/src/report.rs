@@ -8,7 +8,6 @@ use std::time::SystemTime;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_analysis::compare::Comparison;
 use stroboscope_analysis::convergence::LineLimit;
 use tokio::runtime::Runtime;
 
@@ -17,7 +16,7 @@ use crate::arguments::{CategoryArguments, ReadingArguments};
 use crate::output::{print_as_is, print_json, terminal_view};
 use crate::periods::PeriodArguments;
 use crate::results::anomalies::Anomalies;
-use crate::results::compare::{ComparisonReport, cause_in_words};
+use crate::results::compare::ComparisonReport;
 use crate::results::critical_path::Aggregate;
 use crate::results::slack::SlackList;
 use crate::results::strata::BrokenDown;
@@ -27,7 +26,7 @@ use crate::study::{NamedStudy, Reader};
 use crate::{Failure, Status, notes};
 use stroboscope_query::{
     AnomalyQuestion, BreakdownQuestion, HowCompared, InferSettings, Notes, OverviewQuestion,
-    PathsQuestion, StrataRule, compare_with_failures, explain_first_cause, tradeoffs,
+    PathsQuestion, StrataRule, tradeoffs,
 };
 use stroboscope_render::page::to_page_of_sections;
 use stroboscope_render::roots::requests_text;
@@ -189,13 +188,7 @@ impl ReportVerb {
             flow: self.periods.flow.settings(),
             compare: &self.periods.settings(),
         };
-        let both = periods.both();
-        let (found, failures) =
-            compare_with_failures(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
-        let first = |comparison: &Comparison| cause_in_words(comparison, 1);
-        let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
-        let compared = ComparisonReport::of(found, MUTATIONS_SHOWN).explained_by(telling.as_ref());
-        Ok(Some(compared.with_failures(&failures)))
+        periods.compare(how, MUTATIONS_SHOWN).map(Some)
     }
 }
 

@@ -29,8 +29,9 @@ pub(crate) fn inline_source(text: &str) -> String {
 /// Declares the modules, each with its file.
 macro_rules! assets {
     ($($(#[$doc:meta])* $asset:ident = $file:literal,)*) => {
-        /// Module that pages load from a directory named by a hash of all modules, so that a browser
-        /// may keep it in its cache. The modules share the directory, because they import each other.
+        /// Module that pages load from a directory named by a hash of all modules, so that a
+        /// browser may keep it in its cache. The modules share the directory, because they import
+        /// each other.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Asset {
             $($(#[$doc])* $asset,)*
