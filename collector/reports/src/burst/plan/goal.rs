@@ -38,39 +38,22 @@ pub(super) fn parse_goal(text: &str) -> Result<GoalArguments, String> {
         let words = part.to_lowercase();
         let wrong = |error: String| format!("{part:?}: {error}");
         let no_spaces = |text: &str| text.split_whitespace().collect::<String>();
-        let one = if let Some(length) = after(&words, &["requests up to", "request up to"]) {
-            GoalArguments {
-                longest: Some(parse_duration(&no_spaces(length)).map_err(wrong)?),
-                ..GoalArguments::default()
-            }
+        let is_twice = if let Some(length) = after(&words, &["requests up to", "request up to"]) {
+            let longest = parse_duration(&no_spaces(length)).map_err(wrong)?;
+            wanted.longest.replace(longest).is_some()
         } else if let Some(share) = after(&words, &["overhead up to", "overhead"]) {
-            GoalArguments {
-                overhead: Some(parse_share(&no_spaces(share)).map_err(wrong)?),
-                ..GoalArguments::default()
-            }
+            let share = parse_share(&no_spaces(share)).map_err(wrong)?;
+            wanted.overhead.replace(share).is_some()
         } else if let Some(share) = after(&words, &["duty up to", "duty"]) {
-            GoalArguments {
-                duty: Some(parse_share(&no_spaces(share)).map_err(wrong)?),
-                ..GoalArguments::default()
-            }
+            let share = parse_share(&no_spaces(share)).map_err(wrong)?;
+            wanted.duty.replace(share).is_some()
         } else {
-            GoalArguments {
-                whole_per_hour: Some(
-                    rate(&words).ok_or_else(|| wrong(format!("not one of {FORMS}")))?,
-                ),
-                ..GoalArguments::default()
-            }
+            let rate = rate(&words).ok_or_else(|| wrong(format!("not one of {FORMS}")))?;
+            wanted.whole_per_hour.replace(rate).is_some()
         };
-        let twice = [
-            wanted.longest.is_some() && one.longest.is_some(),
-            wanted.overhead.is_some() && one.overhead.is_some(),
-            wanted.duty.is_some() && one.duty.is_some(),
-            wanted.whole_per_hour.is_some() && one.whole_per_hour.is_some(),
-        ];
-        if twice.contains(&true) {
+        if is_twice {
             return Err(wrong("given twice".to_owned()));
         }
-        wanted = wanted.and(one);
     }
     Ok(wanted)
 }
