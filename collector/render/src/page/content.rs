@@ -39,17 +39,15 @@ pub(super) fn contents(doc: &Doc) -> Html {
     }
     html.markup("<nav class=\"contents\" aria-label=\"On this page\"><ul>");
     for (heading, number) in headings.iter().zip(1usize..) {
-        html.markup("<li><a href=\"#part-")
-            .shown(number)
-            .markup("\">")
-            .text(heading)
-            .markup("</a></li>");
+        html.markup("<li>")
+            .link(&format!("#part-{number}"), heading)
+            .markup("</li>");
     }
     html.markup("</ul></nav>\n");
     html
 }
 
-fn headings(doc: &Doc) -> impl Iterator<Item = &str> {
+pub(super) fn headings(doc: &Doc) -> impl Iterator<Item = &str> {
     doc.parts().iter().filter_map(|part| match part {
         Part::Heading(text) => Some(&**text),
         _ => None,
@@ -89,11 +87,7 @@ pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader<'_>, headin
                         .markup("</p>\n");
                 }
                 Part::Link { text, path, .. } if matches!(reader, Reader::OfSite(_)) => {
-                    html.markup("<p><a href=\"")
-                        .text(path)
-                        .markup("\">")
-                        .text(text)
-                        .markup("</a></p>\n");
+                    html.markup("<p>").link(path, text).markup("</p>\n");
                 }
                 Part::Link { text, command, .. } => {
                     html.markup("<p>")
@@ -152,12 +146,7 @@ fn write_passage(html: &mut Html, passage: &Passage, reader: Reader<'_>) {
         for (place, (name, path)) in origin.things.iter().enumerate() {
             html.markup(if place > 0 { ", " } else { "" });
             match reader {
-                Reader::OfSite(_) => html
-                    .markup("<a href=\"")
-                    .text(path)
-                    .markup("\">")
-                    .text(name)
-                    .markup("</a>"),
+                Reader::OfSite(_) => html.link(path, name),
                 Reader::OfFile => html.text(name),
             };
         }

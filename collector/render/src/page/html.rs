@@ -1,9 +1,9 @@
 //! Builds HTML in which every text is escaped: only static strings of this program are markup.
 //! The result is also well-formed XML.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 
-use crate::picture::{Picture, visible};
+use crate::picture::{Picture, escaped};
 
 /// Page, part of a page, or XML file under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,16 +24,7 @@ impl Html {
 
     /// Appends an untrusted text, between tags or between the quotes of an attribute.
     pub fn text(&mut self, text: &str) -> &mut Self {
-        for c in visible(text).chars() {
-            match c {
-                '&' => self.0.push_str("&amp;"),
-                '<' => self.0.push_str("&lt;"),
-                '>' => self.0.push_str("&gt;"),
-                '"' => self.0.push_str("&quot;"),
-                '\'' => self.0.push_str("&#39;"),
-                c => self.0.push(c),
-            }
-        }
+        self.0.push_str(&escaped(text));
         self
     }
 
@@ -44,10 +35,7 @@ impl Html {
 
     /// Appends a number of px, rounded to a tenth.
     pub fn px(&mut self, px: f64) -> &mut Self {
-        let tenths = (px * 10.0).round() / 10.0;
-        // Writing to a String cannot fail.
-        let _ = write!(self.0, "{}", if tenths == 0.0 { 0.0 } else { tenths });
-        self
+        self.shown(crate::picture::px(px))
     }
 
     /// Appends a parameter that a form sends along; nothing for an empty value.
@@ -60,6 +48,15 @@ impl Html {
             .markup("\" value=\"")
             .text(value)
             .markup("\"/>")
+    }
+
+    /// Appends a link.
+    pub fn link(&mut self, address: &str, text: &str) -> &mut Self {
+        self.markup("<a href=\"")
+            .text(address)
+            .markup("\">")
+            .text(text)
+            .markup("</a>")
     }
 
     /// Appends HTML that is already escaped.

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::assets::{Asset, STYLE, inline_source};
-use super::content::{contents, write_parts};
+use super::content::{contents, headings, write_parts};
 use super::html::Html;
 use super::table::Reader;
 use crate::show::Doc;
@@ -63,21 +63,19 @@ pub fn to_page_of_sections(
         .collect();
     html.markup("<nav class=\"contents\" aria-label=\"On this page\"><ul>");
     for section in &there {
-        if let Some(heading) = section.doc.first_heading() {
-            html.markup("<li><a href=\"#")
-                .markup(section.id)
-                .markup("\">")
-                .text(heading)
-                .markup("</a></li>");
+        if let Some(heading) = headings(&section.doc).next() {
+            html.markup("<li>")
+                .link(&format!("#{}", section.id), heading)
+                .markup("</li>");
         }
     }
     html.markup("</ul></nav>\n");
-    let mut headings = 0;
+    let mut count = 0;
     for section in there {
         html.markup("<section id=\"")
             .markup(section.id)
             .markup("\">");
-        write_parts(&mut html, &section.doc, Reader::OfFile, &mut headings);
+        write_parts(&mut html, &section.doc, Reader::OfFile, &mut count);
         html.markup("</section>\n");
     }
     end(html)

@@ -47,11 +47,8 @@ impl<'a> PagedRows<'a> {
     /// page already has the maximum number of rows.
     fn links(&self, html: &mut Html, (number, shown, all): (usize, usize, usize)) {
         let mut link = |rows: &str, text: &str| {
-            html.markup("<a href=\"")
-                .text(&format!("{}rows={rows}#row-{number}-{shown}", self.address))
-                .markup("\">")
-                .text(text)
-                .markup("</a>");
+            let address = format!("{}rows={rows}#row-{number}-{shown}", self.address);
+            html.link(&address, text);
         };
         let most = all.min(ROWS_MAX);
         if most > shown + ROWS_PER_PAGE {
@@ -265,15 +262,10 @@ fn write_breakable(html: &mut Html, text: &str) {
 /// Writes a request's id in the short form of the terminal; on a site, as a link.
 fn write_request(html: &mut Html, id: &str, reader: Reader<'_>) {
     let short = crate::show::short_request(id);
-    if reader == Reader::OfFile {
-        html.text(short);
-        return;
-    }
-    html.markup("<a href=\"/traces/")
-        .text(&path_segment(id))
-        .markup("\">")
-        .text(short)
-        .markup("</a>");
+    match reader {
+        Reader::OfFile => html.text(short),
+        Reader::OfSite(_) => html.link(&format!("/traces/{}", path_segment(id)), short),
+    };
 }
 
 /// Encodes a name as one segment of a path, or as a value in a query.

@@ -12,8 +12,8 @@ mod palette;
 mod svg;
 mod timeline;
 
-pub(crate) use svg::visible;
 pub use svg::{Picture, PictureError};
+pub(crate) use svg::{escaped, px};
 
 use crate::show::{Drawing, Figure};
 

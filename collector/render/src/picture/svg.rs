@@ -76,7 +76,7 @@ impl Anchor {
 }
 
 /// Rounds a number of px to a tenth.
-fn px(px: f64) -> f64 {
+pub(crate) fn px(px: f64) -> f64 {
     let tenths = (px * 10.0).round() / 10.0;
     if tenths == 0.0 { 0.0 } else { tenths }
 }
@@ -230,19 +230,26 @@ impl Sketch {
 }
 
 /// Replaces control characters other than line feeds, and characters that XML does not allow, by
-/// U+FFFD. The result may occur in a picture or a page.
-pub(crate) fn visible(text: &str) -> String {
+/// U+FFFD.
+fn visible(text: &str) -> String {
     let is_hidden = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.replace(is_hidden, "\u{fffd}")
 }
 
-fn escaped(text: &str) -> String {
-    visible(text)
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-        .replace('\'', "&#39;")
+/// Escapes a text for a picture or a page, between tags or between the quotes of an attribute.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in visible(text).chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
 }
 
 /// Returns a text for one line of at most `chars_max` characters, shortened in the middle.

@@ -151,15 +151,6 @@ impl Doc {
         &self.parts
     }
 
-    /// Returns the first heading, if there is one.
-    #[must_use]
-    pub fn first_heading(&self) -> Option<&str> {
-        self.parts.iter().find_map(|part| match part {
-            Part::Heading(text) => Some(&**text),
-            _ => None,
-        })
-    }
-
     /// Returns the tables, in order. Merges tables of one name, which pages and terminals show
     /// separately.
     #[must_use]
