@@ -66,7 +66,7 @@ fn draw_lines((x, y): (&Axis, &Axis), lines: &[Line]) -> Picture {
             .points
             .iter()
             .map(|(a, b)| at((x.place(*a), y.place(*b))));
-        sketch.polyline(line_class(line.style), placed);
+        sketch.polyline(&line_class(line.style), placed);
     }
     let middle = (LEFT_PX + right) / 2.0;
     sketch.text("label", (middle, bottom + 38.0), Anchor::Middle, &x.title);
@@ -86,9 +86,9 @@ fn legend(sketch: &mut Sketch, names: &[(&str, usize)], are_lines: bool) -> f64 
             y += LEGEND_PX;
         }
         if are_lines {
-            sketch.line(line_class(*style), (x, y + 7.0), (x + 26.0, y + 7.0));
+            sketch.line(&line_class(*style), (x, y + 7.0), (x + 26.0, y + 7.0));
         } else {
-            sketch.rect(area_class(*style), (x + 10.0, y), (14.0, 14.0));
+            sketch.rect(&area_class(*style), (x + 10.0, y), (14.0, 14.0));
         }
         sketch.text("label", (x + 32.0, y + 12.0), Anchor::Start, &name);
         x += width;
@@ -131,7 +131,7 @@ fn draw_stacks(axis: &Axis, stacks: &[Stack]) -> Picture {
             let (x1, x2) = (across(from), across(to));
             let name = format!("{}: {}", part.name, text(part.length, axis.kind));
             sketch.named_rect(
-                area_class(part.style),
+                &area_class(part.style),
                 (x1, y + 24.0),
                 ((x2 - x1 - 1.0).max(0.5), 24.0),
                 &name,
@@ -168,7 +168,7 @@ fn draw_bars(bars: &[Bar]) -> Picture {
         sketch.text("label", (66.0, y + 14.0), Anchor::Start, &said);
         sketch.rect("track", (4.0, y + 20.0), (room, 7.0));
         let width = (bar.share / largest * room).max(1.0);
-        sketch.rect(area_class(2), (4.0, y + 20.0), (width, 7.0));
+        sketch.rect(&area_class(2), (4.0, y + 20.0), (width, 7.0));
     }
     sketch.into_picture(BARS_PX, bars.len() as f64 * ROW_PX + 8.0)
 }
@@ -198,7 +198,7 @@ fn draw_columns(bars: &[Bar]) -> Picture {
         let corner = (x, level(bar.share));
         let said = format!("{}: {} {}", bar.name, percent(bar.share), bar.beside);
         let size = ((wide - 1.0).max(0.5), height.max(1.0));
-        sketch.named_rect(area_class(2), corner, size, said.trim_end());
+        sketch.named_rect(&area_class(2), corner, size, said.trim_end());
         let middle = x + wide / 2.0;
         if at % each == each / 2 {
             sketch.line("axis", (middle, bottom), (middle, bottom + 5.0));

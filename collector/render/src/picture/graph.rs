@@ -61,7 +61,7 @@ fn node_box(sketch: &mut Sketch, corner: Px, number: usize, node: &GraphNode) {
         node.path.as_deref(),
     );
     sketch.open_node(number, &name, path);
-    sketch.rect(box_class(node.style), (x, y), BOX_PX);
+    sketch.rect(&box_class(node.style), (x, y), BOX_PX);
     // The filled part of the box's lower edge shows its share.
     let filled = (BOX_PX.0 * node.share.clamp(0.0, 1.0)).max(1.0);
     sketch.rect("share", (x, y + BOX_PX.1 - 6.0), (filled, 6.0));

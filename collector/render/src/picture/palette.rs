@@ -5,31 +5,18 @@
 const SERIES: usize = 7;
 
 /// Returns the class of the `number`th series' line: its colour and dashes.
-pub(super) fn line_class(number: usize) -> &'static str {
-    const CLASSES: [&str; SERIES] = [
-        "series s0",
-        "series s1",
-        "series s2",
-        "series s3",
-        "series s4",
-        "series s5",
-        "series s6",
-    ];
-    CLASSES[number % SERIES]
+pub(super) fn line_class(number: usize) -> String {
+    format!("series s{}", number % SERIES)
 }
 
 /// Returns the class of the `number`th series' area.
-pub(super) fn area_class(number: usize) -> &'static str {
-    const CLASSES: [&str; SERIES] = ["a0", "a1", "a2", "a3", "a4", "a5", "a6"];
-    CLASSES[number % SERIES]
+pub(super) fn area_class(number: usize) -> String {
+    format!("a{}", number % SERIES)
 }
 
 /// Returns the class of the `number`th series' box.
-pub(super) fn box_class(number: usize) -> &'static str {
-    const CLASSES: [&str; SERIES] = [
-        "box s0", "box s1", "box s2", "box s3", "box s4", "box s5", "box s6",
-    ];
-    CLASSES[number % SERIES]
+pub(super) fn box_class(number: usize) -> String {
+    format!("box s{}", number % SERIES)
 }
 
 #[cfg(test)]
