@@ -23,7 +23,7 @@ use crate::output::print;
 use crate::results::anomalies::Anomalies;
 use crate::slack::{self, SlackReport};
 use crate::study::NamedInference;
-use crate::verb::{Form, Report, give_as};
+use crate::verb::{Report, give_as};
 use crate::{Failure, Status, anomalies};
 
 /// Print a report from the parts of all shards
@@ -154,12 +154,7 @@ impl MergeVerb {
     }
 
     fn give(&self, report: &MergedSays<'_>, data: &Path) -> Result<Status, Failure> {
-        let form = Form {
-            data,
-            is_json: self.json,
-            out: None,
-        };
-        give_as(report, &form, &self.show)
+        give_as(report, data, self.json, None, &self.show)
     }
 }
 

@@ -11,7 +11,7 @@ use stroboscope_analysis::pooling::{Dependence, PoolRefusal, STEPS_SHIFTED_MAX, 
 use tokio::runtime::Runtime;
 
 use crate::arguments::{DataArguments, ShowArguments, parse_instant, range_of};
-use crate::verb::{Form, Report, give_as};
+use crate::verb::{Report, give_as};
 use crate::{Failure, Status};
 use samples::read_samples;
 use stroboscope_query::{Notes, PoolReport, PoolSettings, PooledUse, Source, UsesByService};
@@ -105,16 +105,9 @@ impl PoolVerb {
             times: usize::from(self.times),
         };
         let report = uses.pool(&settings).map_err(Failure::of)?;
-        let form = Form {
-            data: self.samples.as_ref().unwrap_or(&self.data.data),
-            is_json: self.json,
-            out: None,
-        };
-        give_as(
-            &PoolSays::of(report, settings.times, unit),
-            &form,
-            &self.show,
-        )
+        let says = PoolSays::of(report, settings.times, unit);
+        let data = self.samples.as_ref().unwrap_or(&self.data.data);
+        give_as(&says, data, self.json, None, &self.show)
     }
 }
 

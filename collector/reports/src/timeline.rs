@@ -21,7 +21,7 @@ use self::view::TimelineReport;
 use crate::arguments::{DataArguments, ShowArguments, parse_moment};
 use crate::study::Reader;
 use crate::verb::{
-    Form, PageVerb, Report, ServedReport as _, TakeReport, give_as, write_file, write_forms,
+    PageVerb, Report, ServedReport as _, TakeReport, give_as, write_file, write_forms,
 };
 use crate::{Failure, Status, notes};
 use stroboscope_otlp::trace_id;
@@ -154,16 +154,8 @@ impl TimelineVerb {
     }
 
     fn give(&self, report: &impl Report, format: Format) -> Result<Status, Failure> {
-        let is_json = format == Format::Json;
-        give_as(
-            report,
-            &Form {
-                data: &self.data.data,
-                is_json,
-                out: self.out.as_deref(),
-            },
-            &self.show,
-        )
+        let (data, out) = (&self.data.data, self.out.as_deref());
+        give_as(report, data, format == Format::Json, out, &self.show)
     }
 
     fn write_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
 //! The `tradeoffs` subcommand.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use crate::arguments::{ReadingArguments, ShowArguments, parse_duration, parse_share, to_ns};
 use crate::results::tradeoffs::{LogSays, PlanSays, PolicySays, TradeoffsSay, read_policy};
 use crate::study::{NamedStudy, Reader};
-use crate::verb::{Form, PageVerb, TakeReport, give, give_as, write_file};
+use crate::verb::{PageVerb, TakeReport, give, give_as, write_file};
 use crate::{Failure, Status};
 use stroboscope_query::{Notes, SlackModelReport, SlackModelSettings, tradeoffs};
 
@@ -161,30 +161,19 @@ impl TradeoffsVerb {
             Tradeoffs::Show(show) => {
                 let policy = read_policy(&show.policy)?;
                 let says = PolicySays::of(&policy, Vec::new(), Notes::default());
-                give_policy(
-                    &TradeoffsSay::Policy(Box::new(says)),
-                    &show.policy,
-                    show.json,
-                    &show.show,
-                )
+                let says = TradeoffsSay::Policy(Box::new(says));
+                give_as(&says, &show.policy, show.json, None, &show.show)
             }
             Tradeoffs::Plan(plan) => {
-                if plan
-                    .loads
-                    .iter()
-                    .any(|load| !load.is_finite() || *load < 0.0)
-                {
+                let is_wrong = |load: &f64| !load.is_finite() || *load < 0.0;
+                if plan.loads.iter().any(is_wrong) {
                     return Err(Failure::asked(
                         "--load takes requests per second, such as 120",
                     ));
                 }
                 let says = PlanSays::of(&read_policy(&plan.policy)?, &plan.loads);
-                give_policy(
-                    &TradeoffsSay::Plan(Box::new(says)),
-                    &plan.policy,
-                    plan.json,
-                    &plan.show,
-                )
+                let says = TradeoffsSay::Plan(Box::new(says));
+                give_as(&says, &plan.policy, plan.json, None, &plan.show)
             }
             Tradeoffs::Log(log) => {
                 let study = NamedStudy::of(&log.reading, runtime.handle())?;
@@ -195,20 +184,6 @@ impl TradeoffsVerb {
             }
         }
     }
-}
-
-fn give_policy(
-    says: &TradeoffsSay,
-    path: &Path,
-    is_json: bool,
-    show: &ShowArguments,
-) -> Result<Status, Failure> {
-    let form = Form {
-        data: path,
-        is_json,
-        out: None,
-    };
-    give_as(says, &form, show)
 }
 
 impl Learn {
@@ -278,11 +253,8 @@ impl Learn {
         if let Some(slack) = &slack {
             says.judge_slack(slack);
         }
-        give(
-            &TradeoffsSay::Policy(Box::new(says)),
-            &self.reading.from,
-            &self.show,
-        )
+        let says = TradeoffsSay::Policy(Box::new(says));
+        give(&says, &self.reading.from, &self.show)
     }
 
     /// Learns the model of slack, if requested.

@@ -150,41 +150,25 @@ pub fn give(
     from: &SelectionArguments,
     show: &ShowArguments,
 ) -> Result<Status, Failure> {
-    give_as(
-        report,
-        &Form {
-            data: &from.data.data,
-            is_json: from.json,
-            out: None,
-        },
-        show,
-    )
+    give_as(report, &from.data.data, from.json, None, show)
 }
 
-/// Form in which a result is printed, and its destination.
-#[derive(Clone, Copy, Debug)]
-pub struct Form<'a> {
-    /// Data directory or file that the result is from, which the page's title names.
-    pub data: &'a Path,
-    /// True for JSON, false for text.
-    pub is_json: bool,
-    /// File to write to; `None` for standard output.
-    pub out: Option<&'a Path>,
-}
-
-/// Prints a report in this form, or writes it to the form's file. Also writes it as a page and as
-/// tables if requested.
+/// Prints a report as text or JSON, or writes it to the file `out`. Also writes it as a page and as
+/// tables if requested. `data` is the directory or file that the report is from, which the page's
+/// title names.
 pub fn give_as(
     report: &impl Report,
-    form: &Form<'_>,
+    data: &Path,
+    is_json: bool,
+    out: Option<&Path>,
     show: &ShowArguments,
 ) -> Result<Status, Failure> {
     let doc = report.document();
-    write_forms(&doc, form.data, show)?;
-    let text = if form.is_json {
+    write_forms(&doc, data, show)?;
+    let text = if is_json {
         json(report)?
     } else {
-        let view = match form.out {
+        let view = match out {
             None => terminal_view(),
             Some(_) => TextView::default(),
         };
@@ -194,7 +178,7 @@ pub fn give_as(
         }
         .render(&doc)
     };
-    match form.out {
+    match out {
         None => print_as_is(&text)?,
         Some(path) => write_file(path, format!("{text}\n").as_bytes())?,
     }
@@ -228,10 +212,9 @@ pub struct Top<T> {
 
 impl<T> Top<T> {
     pub fn shown(&self) -> usize {
-        if self.top == 0 {
-            self.rows.len()
-        } else {
-            self.top.min(self.rows.len())
+        match self.top {
+            0 => self.rows.len(),
+            top => top.min(self.rows.len()),
         }
     }
 }

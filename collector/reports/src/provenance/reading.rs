@@ -17,7 +17,7 @@ use super::ProvenanceSays;
 use super::filter::{ItemFilter, ItemFilters};
 use crate::arguments::{DataArguments, Readable, ShowArguments};
 use crate::memory_limit::{of_verb, parse_reading_limit};
-use crate::verb::{Form, give_as};
+use crate::verb::give_as;
 use crate::{Failure, FailureCode, Status};
 
 /// Number of bytes of a file that are read before their memory is counted.
@@ -167,11 +167,12 @@ impl LogArguments {
                 share: memory.share(),
                 directory: None,
             })?;
-            return give_as(&report, &self.form(&self.files[0]), show);
+            return give_as(&report, &self.files[0], self.json, None, show);
         }
         let data = self.data.clone().or_newest_demo();
         let read = self.of_data(&data, runtime.handle(), &memory)?;
-        give_as(&read.answer(answer)?, &self.form(&data.data), show)
+        let report = read.answer(answer)?;
+        give_as(&report, &data.data, self.json, None, show)
     }
 
     pub(super) fn memory(&self) -> QueryMemory {
@@ -194,14 +195,6 @@ impl LogArguments {
             runtime,
             memory,
         })
-    }
-
-    fn form<'a>(&self, data: &'a Path) -> Form<'a> {
-        Form {
-            data,
-            is_json: self.json,
-            out: None,
-        }
     }
 }
 
