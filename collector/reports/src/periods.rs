@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use crate::arguments::{DataArguments, Readable, ReadingArguments, parse_formula, parse_range};
 use crate::failure::Failure;
 use crate::results::compare::{ComparisonReport, cause_in_words};
-use crate::study::{NamedStudy, open};
+use crate::study::{NamedStudy, Reader, open};
 use stroboscope_query::{
     HowCompared, PeriodOf, Source, TimeRange, compare_with_failures, explain_first_cause,
 };
@@ -183,7 +183,7 @@ impl PeriodArguments {
                 from.from.data = DataArguments { data: data.clone() };
             }
             from.from.filter = both(from.from.filter, formula);
-            let (readable, source, _) = open(&from, runtime.handle())?;
+            let (readable, source, _) = open(&from, &Reader::of_terminal(runtime.handle()))?;
             directories.push(readable);
             Ok::<_, Failure>(Arc::new(source))
         };

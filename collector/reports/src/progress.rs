@@ -27,7 +27,16 @@ struct Stderr;
 
 impl Observer for Stderr {
     fn begin(&self, task: &'static str, unit: &'static str, total: Option<u64>) -> Box<dyn Task> {
-        Box::new(Progress::new(task, unit, total))
+        Box::new(Progress {
+            what: task,
+            unit,
+            total,
+            done: 0,
+            steps: 0,
+            next_look: Instant::now() + QUIET_FOR,
+            is_terminal: std::io::stderr().is_terminal(),
+            bar: None,
+        })
     }
 }
 
@@ -45,21 +54,6 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(what: &'static str, unit: &'static str, total: Option<u64>) -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
-        let next_look = Instant::now() + QUIET_FOR;
-        Self {
-            what,
-            unit,
-            total,
-            done: 0,
-            steps: 0,
-            next_look,
-            is_terminal,
-            bar: None,
-        }
-    }
-
     fn show(&mut self) {
         if self.is_terminal {
             let bar = self

@@ -66,7 +66,7 @@ impl NamedStudy {
         convergence: Option<LineLimit>,
         reader: &Reader,
     ) -> Result<Self, Failure> {
-        let (directory, source, selection) = open_by(reading, reader)?;
+        let (directory, source, selection) = open(reading, reader)?;
         let settings = InferSettings {
             tolerance: reading.tolerance,
             exclude: reading.exclude.clone(),
@@ -146,16 +146,8 @@ impl Reader {
     }
 }
 
-/// Opens the store for a terminal. The first value of the result must be kept while the store is
-/// read.
-pub fn open(
-    reading: &ReadingArguments,
-    runtime: &Handle,
-) -> Result<(Readable, Source, Selection), Failure> {
-    open_by(reading, &Reader::of_terminal(runtime))
-}
-
-fn open_by(
+/// Opens the store. The first value of the result must be kept while the store is read.
+pub(crate) fn open(
     reading: &ReadingArguments,
     reader: &Reader,
 ) -> Result<(Readable, Source, Selection), Failure> {
@@ -169,13 +161,11 @@ fn open_by(
     let source = source.with_observer(reader.observer.clone());
     let source = source.with_root(reading.from.root.clone());
     let source = source.with_requests(&reading.from.requests);
-    let filter = match &reading.from.filter {
-        None => None,
-        Some((text, formula)) => {
-            let filter = Filter::new(&source, selection, text, formula.clone());
-            Some(filter.map_err(Failure::of)?)
-        }
-    };
+    let filter = reading.from.filter.as_ref().map(|(text, formula)| {
+        let filter = Filter::new(&source, selection, text, formula.clone());
+        filter.map_err(Failure::of)
+    });
+    let filter = filter.transpose()?;
     let source = source.with_filter(filter);
     Ok((directory, source, selection))
 }
