@@ -212,9 +212,6 @@ rows! {
 
 rows! {
     FailureOriginRow as row, "failure_origins": "Failed requests whose failures started at one operation in one way.";
-    {
-        let trail = row.trail.join(" → ");
-    }
     origin: Text, "starts at" = &*row.origin;
     kind: Text, "with" = &*row.kind;
     message: Text, "message" = Some(&*row.message).filter(|message| !message.is_empty());
@@ -224,7 +221,7 @@ rows! {
     last: Instant, "last (UTC)" = row.last_ns;
     example: Request, "first in" = row.example.as_deref();
     root: Text, "" = &*row.root;
-    trail: Text, "travelled" = &*trail;
+    trail: Text, "travelled" = &*row.trail.join(" → ");
 }
 
 rows! {

@@ -94,9 +94,6 @@ pub struct RequestRow {
 
 rows! {
     RequestRow as row, "requests": "A request; the slowest or the latest come first.";
-    {
-        let causes = (!row.causes.is_empty()).then(|| row.causes.join(", "));
-    }
     trace: Request, "request" = &*row.trace;
     root: Text, "root operation" = &*row.root;
     latency_ns: DurationNs, "took" = row.latency_ns as f64;
@@ -104,7 +101,7 @@ rows! {
     spans: Count, "spans" = row.spans;
     services: Count, "services" = row.services;
     failed: Flag, "failed" = row.failed;
-    causes: Text, "not complete" = causes.as_deref();
+    causes: Text, "not complete" = (!row.causes.is_empty()).then(|| row.causes.join(", ")).as_deref();
 }
 
 impl RequestRow {

@@ -174,7 +174,7 @@ struct FoundRequest {
     because: String,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct FoundBurst {
     /// Beginning of the burst, ns since the Unix epoch.
     open_ns: i64,
@@ -186,7 +186,7 @@ struct FoundBurst {
     because: String,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct BurstWitness {
     trace: String,
     span: String,
@@ -357,10 +357,7 @@ impl Report for SearchSays {
         let bursts = self.bursts.iter().map(|burst| FoundBurst {
             open_ns: burst.open_ns - first_ns.unwrap_or_default(),
             close_ns: burst.close_ns - first_ns.unwrap_or_default(),
-            requests: burst.requests.clone(),
-            sure: burst.sure,
-            witness: Vec::new(),
-            because: burst.because.clone(),
+            ..burst.clone()
         });
         doc.table("Bursts", &bursts.collect::<Vec<_>>(), usize::MAX);
         if let Some(plan) = &self.plan {

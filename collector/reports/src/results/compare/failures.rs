@@ -60,9 +60,6 @@ struct Rates {
 
 rows! {
     OriginShiftRow as row, "failures_compared": "Failed requests of two periods whose failures start at one operation in one way.";
-    {
-        let trail = row.trail.join(" → ");
-    }
     origin: Text, "failures start at" = &*row.origin;
     kind: Text, "with" = &*row.kind;
     message: Text, "message" = Some(&*row.message).filter(|message| !message.is_empty());
@@ -70,7 +67,7 @@ rows! {
     after: Count, "after" = row.requests.after;
     example: Request, "first in" = row.example.as_deref();
     root: Text, "root operation" = &*row.root;
-    trail: Text, "travelled" = &*trail;
+    trail: Text, "travelled" = &*row.trail.join(" → ");
 }
 
 impl OriginShiftRow {
