@@ -362,23 +362,16 @@ impl Report for ExperimentSays {
                  the intervals are too narrow otherwise.",
             );
         }
-        if self.of_no_side > 0 {
-            doc.sentence(format!(
-                "{} of neither side.",
-                counted(self.of_no_side, "request")
-            ));
-        }
-        if self.of_several > 0 {
-            doc.sentence(format!(
-                "{} left out, as several instances served them.",
-                counted(self.of_several, "request")
-            ));
-        }
-        if self.without_unit > 0 {
-            doc.sentence(format!(
-                "{} left out, as their unit is unknown.",
-                counted(self.without_unit, "request")
-            ));
+        let unused = [
+            (self.of_no_side, "of neither side"),
+            (
+                self.of_several,
+                "left out, as several instances served them",
+            ),
+            (self.without_unit, "left out, as their unit is unknown"),
+        ];
+        for (count, why) in unused.into_iter().filter(|(count, _)| *count > 0) {
+            doc.sentence(format!("{} {why}.", counted(count, "request")));
         }
         // A shorter recording misses hours or days at which a service may behave differently.
         if self.covered_ns < 7 * 86_400_000_000_000 {

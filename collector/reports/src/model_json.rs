@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use stroboscope_analysis::label::SegmentLabel;
-use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations};
+use stroboscope_analysis::model::{Model, Relation, Relations};
 
 use stroboscope_render::rows;
 use stroboscope_render::show::SegmentName;
@@ -72,21 +72,13 @@ pub(crate) struct PipelineEntry<'a> {
 }
 
 pub(crate) fn pipeline_entries(relations: &Relations) -> Vec<PipelineEntry<'_>> {
-    let mut entries = Vec::new();
-    for Pipeline {
-        first,
-        second,
-        elements,
-        ..
-    } in relations.all_pipelines()
-    {
-        entries.push(PipelineEntry {
-            first,
-            second,
-            elements: *elements,
-        });
-    }
-    entries
+    let pipelines = relations.all_pipelines().iter();
+    let entries = pipelines.map(|pipeline| PipelineEntry {
+        first: &pipeline.first,
+        second: &pipeline.second,
+        elements: pipeline.elements,
+    });
+    entries.collect()
 }
 
 /// Relations as pairs of segments' numbers. Serializes them one by one, without intermediate

@@ -312,17 +312,12 @@ fn schedule(path: &TracePath, labels: &Labels) -> Timeline {
             continue;
         };
         let service = FlowEdge::of(label).operation().service;
-        let lane = match lanes.iter_mut().find(|(known, _)| *known == service) {
-            Some((_, lane)) => lane,
-            None => {
-                lanes.push((service, Vec::new()));
-                match lanes.last_mut() {
-                    Some((_, lane)) => lane,
-                    None => continue,
-                }
-            }
-        };
-        lane.push(Interval {
+        let place = lanes.iter().position(|(known, _)| *known == service);
+        let place = place.unwrap_or_else(|| {
+            lanes.push((service, Vec::new()));
+            lanes.len() - 1
+        });
+        lanes[place].1.push(Interval {
             from_ns: since(timing.start_ns),
             to_ns: since(timing.end_ns),
             is_critical: timing.critical,

@@ -81,14 +81,9 @@ impl LogSays {
                 .flat_map(|(name, point)| point.made.iter().map(move |made| (name, made)))
         };
         let given_up = || all().filter(|(_, made)| !made.is_explored && made.omitted > 0);
-        let first_ns = given_up()
-            .map(|(_, made)| made.start_ns)
-            .min()
-            .unwrap_or_default();
-        let last_ns = given_up()
-            .map(|(_, made)| made.start_ns)
-            .max()
-            .unwrap_or_default();
+        let starts_ns = || given_up().map(|(_, made)| made.start_ns);
+        let first_ns = starts_ns().min().unwrap_or_default();
+        let last_ns = starts_ns().max().unwrap_or_default();
         let stretch_ns = ((last_ns - first_ns) / STRETCHES).max(1_000_000_000);
         let mut groups: BTreeMap<_, Vec<&TradeoffInstance>> = BTreeMap::new();
         for (name, made) in given_up() {
@@ -155,20 +150,11 @@ impl LogSays {
                 self.malformed
             ));
         }
-        let first_ns = self
-            .log
-            .iter()
-            .map(|row| row.from_ns)
-            .min()
-            .unwrap_or_default();
-        let rows: Vec<LogRow> = self
-            .log
-            .iter()
-            .map(|row| LogRow {
-                from_ns: row.from_ns - first_ns,
-                ..row.clone()
-            })
-            .collect();
+        let first_ns = self.log.iter().map(|row| row.from_ns).min();
+        let mut rows = self.log.clone();
+        for row in &mut rows {
+            row.from_ns -= first_ns.unwrap_or_default();
+        }
         doc.figures(over_time(&rows));
         doc.table("Tradeoffs", &rows, usize::MAX);
     }
