@@ -19,6 +19,7 @@ use stroboscope_render::show::{Doc, Row as _};
 use tokio::runtime::Runtime;
 
 use self::filter::ItemFilter;
+use self::gaps::LogGaps;
 pub use self::items::ProvenanceItems;
 use self::map::ItemPair;
 pub use self::map::ProvenanceMapReport;
@@ -316,8 +317,8 @@ impl Report for ProvenanceSays {
         match self {
             Self::Answer(report) => report.status(read),
             Self::Item(item) => item.status(read),
-            Self::Items(items) => items.status(read),
-            Self::Map(map) => map.status(read),
+            Self::Items(items) => LogGaps::status(&items.logs, 0, read),
+            Self::Map(map) => LogGaps::status(&map.logs, map.flows_left_out, read),
         }
     }
 }

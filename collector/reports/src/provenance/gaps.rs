@@ -49,9 +49,9 @@ impl LogGaps {
     }
 
     /// Returns the outcome of the subcommand, which is partial if a log was not read and queried
-    /// whole.
-    pub(super) fn status(logs: &[Self], read: Status) -> Status {
-        let is_whole = logs.iter().all(|log| log.problem.is_none());
+    /// whole, or if flows were left out.
+    pub(super) fn status(logs: &[Self], flows_left_out: u64, read: Status) -> Status {
+        let is_whole = flows_left_out == 0 && logs.iter().all(|log| log.problem.is_none());
         if is_whole { read } else { Status::Partly }
     }
 

@@ -12,8 +12,8 @@ use super::filter::ItemFilter;
 use super::gaps::LogGaps;
 use super::known::{KnownItems, trace_of};
 use super::reading::QueriedLogs;
+use crate::Failure;
 use crate::verb::Top;
-use crate::{Failure, Status};
 
 /// Outputs and sources of provenance logs.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -23,7 +23,7 @@ pub struct ProvenanceItems {
     /// Number of logs that were read.
     logs_read: u64,
     /// Logs with gaps.
-    logs: Vec<LogGaps>,
+    pub(super) logs: Vec<LogGaps>,
     /// Notes about the data.
     pub(super) notes: Notes,
 }
@@ -157,10 +157,5 @@ impl ProvenanceItems {
             doc.table("items", &self.items.rows, self.items.shown());
         }
         LogGaps::show_all(&self.logs, doc);
-    }
-
-    /// Returns the outcome of the subcommand, which is partial if a log was not read whole.
-    pub(super) fn status(&self, read: Status) -> Status {
-        LogGaps::status(&self.logs, read)
     }
 }

@@ -16,9 +16,9 @@ use super::gaps::LogGaps;
 use super::items::linked_item;
 use super::known::{ItemBytes, KnownItems, NamedItem};
 use super::reading::QueriedLogs;
+use crate::Failure;
 use crate::graphviz::{beginning, escape};
 use crate::verb::Top;
-use crate::{Failure, Status};
 
 /// Maximum number of names that an error lists.
 const NAMES_MAX: usize = 10;
@@ -37,7 +37,7 @@ pub struct ProvenanceMapReport {
     /// Number of logs that were read.
     logs_read: u64,
     /// Logs with gaps.
-    logs: Vec<LogGaps>,
+    pub(super) logs: Vec<LogGaps>,
     /// Notes about the data.
     pub(super) notes: Notes,
 }
@@ -173,15 +173,6 @@ impl ProvenanceMapReport {
             doc.sentence("Some inputs have no known source, because a log reached a limit.");
         }
         LogGaps::show_all(&self.logs, doc);
-    }
-
-    /// Returns the outcome of the subcommand, which is partial if a log was not read and queried
-    /// whole, or if flows were left out.
-    pub(super) fn status(&self, read: Status) -> Status {
-        match self.flows_left_out {
-            0 => LogGaps::status(&self.logs, read),
-            _ => Status::Partly,
-        }
     }
 }
 

@@ -277,6 +277,11 @@ impl ProvenanceReport {
         LogGaps::show_all(&self.logs, doc);
     }
 
+    /// Returns the outcome of the subcommand.
+    pub(super) fn status(&self, read: Status) -> Status {
+        LogGaps::status(&self.logs, self.flows_left_out, read)
+    }
+
     /// Returns the content as a text whose stretches have the items that made them.
     fn passage(&self) -> Passage {
         let mut numbers: HashMap<&[String], usize> = HashMap::new();
@@ -309,15 +314,6 @@ impl ProvenanceReport {
             title: "Content by what made it".to_owned(),
             stretches,
             origins,
-        }
-    }
-
-    /// Returns the outcome of the subcommand, which is partial if a log was not read and queried
-    /// whole, or if flows were left out.
-    pub(super) fn status(&self, read: Status) -> Status {
-        match self.flows_left_out {
-            0 => LogGaps::status(&self.logs, read),
-            _ => Status::Partly,
         }
     }
 }
