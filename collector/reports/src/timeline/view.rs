@@ -273,23 +273,20 @@ impl<'a> Happenings<'a> {
 
     fn add(
         &mut self,
-        span: u64,
-        kind: &'static str,
-        depth: usize,
-        start_ns: i64,
-        takes_ns: Option<u64>,
+        (span, kind, depth): (u64, &'static str, usize),
+        (start_ns, takes_ns): (i64, Option<u64>),
+        thread: Option<String>,
         what: String,
     ) {
-        let (trace, from_ns) = (self.trace, start_ns - self.origin_ns);
         self.rows.push(TimelineLine {
-            trace,
+            trace: self.trace,
             span,
             kind,
             depth,
             start_ns,
-            from_ns,
+            from_ns: start_ns - self.origin_ns,
             takes_ns,
-            thread: None,
+            thread,
             what,
         });
     }
@@ -298,54 +295,31 @@ impl<'a> Happenings<'a> {
     fn items<'i>(&mut self, items: impl Iterator<Item = &'i Item>, depth: usize) {
         for item in sum_up(items.collect()) {
             let takes_ns = item.end_ns.map(|end_ns| end_ns.abs_diff(item.start_ns));
-            self.rows.push(TimelineLine {
-                trace: self.trace,
-                span: item.span,
-                kind: "kernel",
-                depth,
-                start_ns: item.start_ns,
-                from_ns: item.start_ns - self.origin_ns,
-                takes_ns,
-                thread: Some(item.thread),
-                what: item.what,
-            });
+            let times_ns = (item.start_ns, takes_ns);
+            let thread = Some(item.thread);
+            self.add((item.span, "kernel", depth), times_ns, thread, item.what);
         }
     }
 
     /// Adds a span, then its segments and the kernel's activities, in order of start.
     fn span(&mut self, node: &SpanNode<'_>, items: &[Item]) {
         let (depth, span) = (node.depth, node.span);
-        let takes_ns = span.end_ns.abs_diff(span.start_ns);
+        let times_ns = |start_ns: i64, end_ns: i64| (start_ns, Some(end_ns.abs_diff(start_ns)));
+        let own_ns = times_ns(span.start_ns, span.end_ns);
         self.add(
-            span.span_id,
-            "span",
-            depth,
-            span.start_ns,
-            Some(takes_ns),
+            (span.span_id, "span", depth),
+            own_ns,
+            None,
             node.operation(),
         );
         let mut rest = items.iter().peekable();
         for segment in &node.segments {
-            let mut before = Vec::new();
-            while let Some(item) = rest.next_if(|item| item.start_ns < segment.start_ns) {
-                before.push(item);
-            }
-            self.items(before.into_iter(), depth + 2);
+            let mut until = |ns: i64| rest.next_if(|item| item.start_ns < ns);
+            self.items(std::iter::from_fn(|| until(segment.start_ns)), depth + 2);
             let what = format!("[{} … {}]", segment.start, segment.end);
-            let takes_ns = segment.end_ns.abs_diff(segment.start_ns);
-            self.add(
-                span.span_id,
-                "segment",
-                depth + 1,
-                segment.start_ns,
-                Some(takes_ns),
-                what,
-            );
-            let mut inside = Vec::new();
-            while let Some(item) = rest.next_if(|item| item.start_ns < segment.end_ns) {
-                inside.push(item);
-            }
-            self.items(inside.into_iter(), depth + 2);
+            let own_ns = times_ns(segment.start_ns, segment.end_ns);
+            self.add((span.span_id, "segment", depth + 1), own_ns, None, what);
+            self.items(std::iter::from_fn(|| until(segment.end_ns)), depth + 2);
         }
         self.items(rest, depth + 2);
     }
@@ -354,18 +328,10 @@ impl<'a> Happenings<'a> {
 fn show_request(records: &TraceRecords, kernel: &[KernelPart], doc: &mut Doc) {
     let low = records.stored_id().0 as u64;
     let nodes = tree(records);
-    let start_ns = records
-        .spans
-        .iter()
-        .map(|span| span.start_ns)
-        .min()
-        .unwrap_or(0);
-    let end_ns = records
-        .spans
-        .iter()
-        .map(|span| span.end_ns)
-        .max()
-        .unwrap_or(start_ns);
+    let starts_ns = records.spans.iter().map(|span| span.start_ns);
+    let start_ns = starts_ns.min().unwrap_or(0);
+    let ends_ns = records.spans.iter().map(|span| span.end_ns);
+    let end_ns = ends_ns.max().unwrap_or(start_ns);
     let name = name(records);
     doc.heading(format!(
         "request {name}: {}",
@@ -392,7 +358,7 @@ fn show_request(records: &TraceRecords, kernel: &[KernelPart], doc: &mut Doc) {
     for (span_id, items) in items {
         let first_ns = items.first().map_or(start_ns, |item| item.start_ns);
         let what = format!("span {span_id:016x}, which is not in the store");
-        rows.add(span_id, "span", 0, first_ns, None, what);
+        rows.add((span_id, "span", 0), (first_ns, None), None, what);
         rows.items(items.iter(), 1);
     }
     doc.figures(picture(&nodes, start_ns, end_ns));
