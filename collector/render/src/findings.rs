@@ -44,10 +44,8 @@ pub fn convergence(points: &[ConvergencePoint]) -> Chart {
         of("segments", 1, |point| point.segments),
         of("happens before", SOLID, |point| point.happens_before),
     ];
-    let (x, y) = (
-        Axis::new("requests analysed", Kind::Count),
-        Axis::new("relations", Kind::Count),
-    );
+    let x = Axis::new("requests analysed", Kind::Count);
+    let y = Axis::new("relations", Kind::Count);
     Chart::Lines { x, y, lines }
 }
 
@@ -115,10 +113,8 @@ pub fn duration_cdf(axis: &str, distribution: &Distribution) -> Chart {
         style: SOLID,
         points,
     }];
-    let (x, y) = (
-        Axis::new(axis, Kind::DurationNs),
-        Axis::new("of requests", Kind::Share),
-    );
+    let x = Axis::new(axis, Kind::DurationNs);
+    let y = Axis::new("of requests", Kind::Share);
     Chart::Lines { x, y, lines }
 }
 
@@ -137,10 +133,8 @@ pub fn share_cdfs(names: &[String], breakdown: &Breakdown) -> Chart {
             .map(point)
             .collect(),
     };
-    let (x, y) = (
-        Axis::new("share of the critical path", Kind::Share),
-        Axis::new("of requests", Kind::Share),
-    );
+    let x = Axis::new("share of the critical path", Kind::Share);
+    let y = Axis::new("of requests", Kind::Share);
     let lines = names.iter().enumerate().map(line).collect();
     Chart::Lines { x, y, lines }
 }
@@ -149,17 +143,11 @@ pub fn share_cdfs(names: &[String], breakdown: &Breakdown) -> Chart {
 #[must_use]
 pub fn request_timeline(path: &TracePath, labels: &Labels) -> (Timeline, usize) {
     let (tasks, left_out) = tasks(path, labels);
-    let start_ns = path
-        .segments
-        .iter()
-        .map(|timing| timing.start_ns)
-        .min()
-        .unwrap_or(0);
+    let starts_ns = path.segments.iter().map(|timing| timing.start_ns);
+    let start_ns = starts_ns.min().unwrap_or(0);
     // The timeline also covers the work after the answer, which the latency does not include.
-    let after_ns = path
-        .after_answer
-        .as_ref()
-        .map_or(0, |after| after.duration_ns);
+    let after = path.after_answer.as_ref();
+    let after_ns = after.map_or(0, |after| after.duration_ns);
     let since = |ns: i64| u64::try_from(ns.saturating_sub(start_ns)).unwrap_or(0);
     let interval = |timing: &&SegmentTiming| Interval {
         from_ns: since(timing.start_ns),

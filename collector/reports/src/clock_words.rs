@@ -20,12 +20,7 @@ pub(crate) fn name(host: &str) -> &str {
 /// Lists the names of up to [`NAMES_SHOWN`] hosts, and the number of the others.
 pub(crate) fn names<'a>(hosts: impl IntoIterator<Item = &'a Arc<str>>) -> String {
     let all: Vec<&str> = hosts.into_iter().map(|host| name(host)).collect();
-    let shown = all
-        .iter()
-        .take(NAMES_SHOWN)
-        .copied()
-        .collect::<Vec<_>>()
-        .join(", ");
+    let shown = all[..all.len().min(NAMES_SHOWN)].join(", ");
     match all.len().saturating_sub(NAMES_SHOWN) {
         0 => shown,
         more => format!("{shown} and {more} more"),

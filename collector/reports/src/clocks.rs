@@ -51,12 +51,8 @@ impl ReadingVerb for Clocks {
         if let Some(reference) = &self.reference
             && !found.hosts.iter().any(|host| *host.host == **reference)
         {
-            let known: Vec<&str> = found
-                .hosts
-                .iter()
-                .map(|host| &*host.host)
-                .take(20)
-                .collect();
+            let known = found.hosts.iter().map(|host| &*host.host);
+            let known: Vec<&str> = known.take(20).collect();
             return Err(Failure::unknown(format!(
                 "no host is called {reference}; there are: {}",
                 known.join(", ")

@@ -123,11 +123,8 @@ fn find<'a>(
         (None, _) => {
             let mut largest: Vec<_> = all.collect();
             largest.sort_by_key(|(_, _, category)| std::cmp::Reverse(category.requests));
-            let names: Vec<String> = largest
-                .iter()
-                .take(LISTED_MAX)
-                .map(|(_, id, _)| id.to_string())
-                .collect();
+            let names = largest.iter().map(|(_, id, _)| id.to_string());
+            let names: Vec<String> = names.take(LISTED_MAX).collect();
             Err(Failure::unknown(format!(
                 "there is no category {asked}; the largest are {}",
                 names.join(", ")

@@ -67,11 +67,8 @@ impl SearchPlanSays {
 
     pub(crate) fn show(&self, doc: &mut Doc) {
         doc.heading("Data read");
-        let needs: Vec<String> = self
-            .needs
-            .iter()
-            .map(|need| format!("{{ {need} }}"))
-            .collect();
+        let needs = self.needs.iter().map(|need| format!("{{ {need} }}"));
+        let needs: Vec<String> = needs.collect();
         if !needs.is_empty() {
             doc.sentence(format!(
                 "A request needs spans for it: {}.",

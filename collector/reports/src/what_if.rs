@@ -127,11 +127,8 @@ impl ReadingVerb for WhatIfVerb {
             .filter(|(id, label)| is_chosen(*id, label));
         let segments: Vec<SegmentId> = chosen.map(|(id, _)| id).collect();
         if let Some(operation) = self.operation.as_ref().filter(|_| segments.is_empty()) {
-            let known: BTreeSet<String> = known
-                .inference
-                .segments()
-                .map(|(_, label)| label.operation())
-                .collect();
+            let segments = known.inference.segments();
+            let known: BTreeSet<String> = segments.map(|(_, label)| label.operation()).collect();
             let nearest = nearest(operation, known.iter().map(String::as_str));
             let nearest = nearest.map_or_else(String::new, |name| format!(" (is it {name}?)"));
             let listed = command_on("critical-path", &self.reading.from.data.data);

@@ -120,12 +120,8 @@ fn curves(lines: &[Line], end: f64, place: &dyn Fn(f64) -> f64, width: usize) ->
     let columns = names.drawn;
     let level = |line: &Line, column: usize| {
         let x = end * (column + 1) as f64 / columns as f64;
-        let y = line
-            .points
-            .iter()
-            .take_while(|(at, _)| *at <= x)
-            .last()
-            .map_or(0.0, |(_, y)| place(*y));
+        let before = line.points.iter().take_while(|(at, _)| *at <= x);
+        let y = before.last().map_or(0.0, |(_, y)| place(*y));
         LEVELS[(y / top * 8.0).round().clamp(0.0, 8.0) as usize]
     };
     let drawn = lines.iter().flat_map(|line| {
@@ -140,11 +136,8 @@ fn bar_lines(bars: &[Bar], width: usize) -> Vec<String> {
         .iter()
         .map(|bar| scrubbed(format!("{} {}", percent(bar.share), bar.beside).trim_end()))
         .collect();
-    let room = beside
-        .iter()
-        .map(|beside| beside.chars().count() + 1)
-        .max()
-        .unwrap_or(0);
+    let widths = beside.iter().map(|beside| beside.chars().count() + 1);
+    let room = widths.max().unwrap_or(0);
     let names = NameColumn::of(bars.iter().map(|bar| &*bar.name), width, room);
     let columns = names.drawn;
     let longest = bars
@@ -165,11 +158,8 @@ fn stack_lines(stacks: &[Stack], kind: Kind, width: usize) -> Vec<String> {
         .iter()
         .map(|stack| axis_text(stack.length(), kind))
         .collect();
-    let room = totals
-        .iter()
-        .map(|total| total.chars().count() + 1)
-        .max()
-        .unwrap_or(0);
+    let widths = totals.iter().map(|total| total.chars().count() + 1);
+    let room = widths.max().unwrap_or(0);
     let names = NameColumn::of(stacks.iter().map(|stack| &*stack.name), width, room);
     let columns = names.drawn;
     let longest = stacks

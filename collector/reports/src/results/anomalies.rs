@@ -124,22 +124,16 @@ rows! {
 impl Anomalies {
     /// Converts a report; shows up to `top` segments, or all if it is 0.
     pub fn of(found: AnomalyReport, known: NamedInference<'_>, top: usize) -> Self {
-        let rows = found
-            .ranked
-            .iter()
-            .zip(1..)
-            .map(|(anomaly, rank)| AnomalyRow::of(known, &found, anomaly, rank));
+        let ranked = found.ranked.iter().zip(1..);
+        let rows = ranked.map(|(anomaly, rank)| AnomalyRow::of(known, &found, anomaly, rank));
         let segments = Top {
             rows: rows.collect(),
             top,
         };
         let thresholds_ns = found.thresholds_ns;
         // Show one number if there is one kind of request.
-        let threshold_ns = thresholds_ns
-            .values()
-            .next()
-            .copied()
-            .filter(|_| thresholds_ns.len() == 1);
+        let first_ns = thresholds_ns.values().next().copied();
+        let threshold_ns = first_ns.filter(|_| thresholds_ns.len() == 1);
         Self {
             notes: found.notes,
             threshold_ns,
@@ -153,29 +147,18 @@ impl Anomalies {
     /// Describes the thresholds of slow requests.
     fn slow(&self) -> String {
         let named = |(root, ns): (&String, &u64)| format!("{} for {root}", duration(*ns as f64));
+        let named = self.thresholds_ns.iter().map(named);
+        let named: Vec<String> = named.take(THRESHOLDS_SHOWN).collect();
         match self.thresholds_ns.len() {
             0 | 1 => self
                 .threshold_ns
                 .map_or_else(String::new, |ns| duration(ns as f64)),
-            more if more <= THRESHOLDS_SHOWN => self
-                .thresholds_ns
-                .iter()
-                .map(named)
-                .collect::<Vec<_>>()
-                .join(", "),
-            more => {
-                let some: Vec<String> = self
-                    .thresholds_ns
-                    .iter()
-                    .take(THRESHOLDS_SHOWN)
-                    .map(named)
-                    .collect();
-                format!(
-                    "is usual for their root operation ({}, and {} more)",
-                    some.join(", "),
-                    more - some.len()
-                )
-            }
+            all if all <= THRESHOLDS_SHOWN => named.join(", "),
+            all => format!(
+                "is usual for their root operation ({}, and {} more)",
+                named.join(", "),
+                all - named.len()
+            ),
         }
     }
 

@@ -118,11 +118,8 @@ struct PeriodSummary {
 impl PeriodSummary {
     fn of(flows: &PeriodFlows, inter_arrival_mean_ns: Option<f64>) -> Self {
         let percentiles = flows.latency.percentiles();
-        let mut gaps_ns: Vec<u64> = flows
-            .arrivals_ns
-            .windows(2)
-            .map(|pair| pair[0].abs_diff(pair[1]))
-            .collect();
+        let pairs = flows.arrivals_ns.windows(2);
+        let mut gaps_ns: Vec<u64> = pairs.map(|pair| pair[0].abs_diff(pair[1])).collect();
         gaps_ns.sort_unstable();
         let all_known = flows.arrivals_left_out == 0;
         let middle = gaps_ns.get(gaps_ns.len() / 2).copied();
@@ -169,12 +166,9 @@ impl ComparisonReport {
         } = found;
         let edges = &comparison.edges;
         let change_ns = comparison.change_ns;
-        let mut causes: Vec<CauseRow> = comparison
-            .causes
-            .iter()
-            .zip(1..)
-            .map(|(cause, rank)| CauseRow::of(cause, rank, change_ns, edges))
-            .collect();
+        let causes = comparison.causes.iter().zip(1..);
+        let causes = causes.map(|(cause, rank)| CauseRow::of(cause, rank, change_ns, edges));
+        let mut causes: Vec<CauseRow> = causes.collect();
         let flows = [&before.flows, &after.flows];
         let within_periods = comparison
             .causes

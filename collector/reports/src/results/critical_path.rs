@@ -131,11 +131,8 @@ impl Aggregate {
             operations: operations(of, labels),
         };
         let segments = paths.aggregate.segments();
-        let mut category_names: Vec<String> = paths
-            .categories
-            .iter()
-            .map(|totals| totals.category.clone())
-            .collect();
+        let names = paths.categories.iter().map(|of| of.category.clone());
+        let mut category_names: Vec<String> = names.collect();
         category_names.sort_unstable();
         Self {
             used_traces: traces.rounded(),
@@ -332,12 +329,8 @@ impl Aggregate {
             share: operation.share_of_time,
             beside: format!("({})", duration(operation.mean_ns)),
         };
-        let bars: Vec<Bar> = self
-            .operations
-            .iter()
-            .take(OPERATIONS_MAX)
-            .map(bar)
-            .collect();
+        let bars = self.operations.iter().take(OPERATIONS_MAX).map(bar);
+        let bars: Vec<Bar> = bars.collect();
         if bars.is_empty() {
             return;
         }

@@ -341,12 +341,8 @@ impl ExplainedSays {
             };
             !explanation.left_out.iter().any(is_it)
         }) {
-            let known: Vec<String> = explanation
-                .parameters
-                .iter()
-                .take(LISTED_MAX)
-                .map(ToString::to_string)
-                .collect();
+            let known = explanation.parameters.iter().map(ToString::to_string);
+            let known: Vec<String> = known.take(LISTED_MAX).collect();
             return Err(Failure::unknown(format!(
                 "--without {unknown}: no request has that; available are {}",
                 known.join(", ")

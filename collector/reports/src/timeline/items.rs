@@ -92,12 +92,9 @@ pub(super) fn summary_text(summary: &RequestSummary, architecture: Architecture)
 pub(super) fn items_of(part: &KernelPart, low: u64) -> Vec<Item> {
     let (timeline, clocks, architecture) = (&part.timeline, &part.clocks, part.architecture);
     let thread = |tid: u32| {
-        let name = timeline
-            .threads
-            .get(&tid)
-            .map(|info| info.name.to_string())
-            .unwrap_or_default();
-        format!("{name} {tid}")
+        let info = timeline.threads.get(&tid);
+        let name = info.map(|info| info.name.to_string());
+        format!("{} {tid}", name.unwrap_or_default())
     };
     let item = |owner: Owner, tid: u32, start_ns: u64, end_ns: Option<u64>, what: String| {
         let span = owner.request().filter(|request| request.trace == low)?.span;

@@ -9,16 +9,10 @@ use stroboscope_render::humanise::{are, counted};
 /// Describes the recording, and warns if its burst-config differs from that of services.
 pub(super) fn part_text(part: &KernelPart) -> String {
     let windows = &part.timeline.windows;
-    let seen_ns: u64 = windows
-        .iter()
-        .map(|window| window.close_ns - window.open_ns)
-        .sum();
-    let missing: u64 = part
-        .timeline
-        .gaps
-        .iter()
-        .map(|gap| gap.counts.total())
-        .sum();
+    let lengths_ns = windows.iter().map(|of| of.close_ns - of.open_ns);
+    let seen_ns: u64 = lengths_ns.sum();
+    let gaps = part.timeline.gaps.iter();
+    let missing: u64 = gaps.map(|gap| gap.counts.total()).sum();
     format!(
         "kernel of {}: {} in {}, {} together; {} {} missing in them{}",
         part.host,

@@ -256,21 +256,16 @@ impl Report for Sums {
             self.top,
         );
         show_locks(overview, self.top, doc);
-        let calls: Vec<_> = overview
-            .calls
-            .iter()
-            .map(|row| CallRow(row, architecture))
-            .collect();
+        let calls = overview.calls.iter();
+        let calls: Vec<_> = calls.map(|row| CallRow(row, architecture)).collect();
         doc.table(
             "System calls of a request, the most frequent first",
             &calls,
             usize::MAX,
         );
-        let operations: Vec<_> = overview
-            .operations
-            .iter()
-            .map(|row| OperationRow(row, architecture))
-            .collect();
+        let operations = overview.operations.iter();
+        let operations = operations.map(|row| OperationRow(row, architecture));
+        let operations: Vec<_> = operations.collect();
         let title = "By operation: calls repeated one by one are candidates for batching";
         doc.table(title, &operations, self.top);
     }

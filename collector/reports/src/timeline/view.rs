@@ -401,11 +401,8 @@ fn picture(nodes: &[SpanNode<'_>], start_ns: i64, end_ns: i64) -> Option<Figure>
 
 /// Shows the kernel's work for requests that are not in the view.
 fn show_others(view: &TimelineView, doc: &mut Doc) {
-    let known: Vec<u64> = view
-        .requests
-        .iter()
-        .map(|records| records.stored_id().0 as u64)
-        .collect();
+    let known = view.requests.iter().map(|of| of.stored_id().0 as u64);
+    let known: Vec<u64> = known.collect();
     let why = match view.large_traces {
         0 => "which is not in the store",
         _ => "which is not in the store, or is too large to read",

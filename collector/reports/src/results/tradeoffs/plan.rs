@@ -56,12 +56,9 @@ impl PlanSays {
         let plan = policy.points.iter().flat_map(|point| {
             let mut of_point = loads.to_vec();
             if of_point.is_empty() {
-                let curves = point
-                    .performance
-                    .curves
-                    .iter()
-                    .flat_map(|curve| &curve.points);
-                of_point.extend(curves.map(|measured| measured.requests_per_second));
+                let curves = point.performance.curves.iter();
+                let measured = curves.flat_map(|curve| &curve.points);
+                of_point.extend(measured.map(|measured| measured.requests_per_second));
                 of_point.sort_by(f64::total_cmp);
                 of_point.dedup_by(|a, b| *a < *b * 1.1);
             }
