@@ -65,17 +65,6 @@ pub enum BurstSays {
     Planned(Box<plan::BurstPlanSays>),
 }
 
-struct BurstReport {
-    config: BurstConfig,
-    /// Next windows, ms since the Unix epoch; the end is `None` for a window that never closes.
-    windows: Vec<(u64, Option<u64>)>,
-    now_ms: u64,
-    /// A tenth of the period; `None` without a single period below 2^64 ms.
-    request_max: Option<Duration>,
-    /// A tenth of the shortest burst; `None` if recording is always on or off.
-    request_whole_max: Option<Duration>,
-}
-
 /// A burst-config, explained or planned.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BurstPlan {
@@ -100,6 +89,14 @@ pub struct BurstPlan {
     request_whole_max_ns: Option<u64>,
     /// Remark on how the input was rounded or planned.
     remark: Option<String>,
+    #[serde(skip)]
+    mask: BurstConfig,
+    /// A tenth of the period; `None` without a single period below 2^64 ms.
+    #[serde(skip)]
+    request_max: Option<Duration>,
+    /// A tenth of the shortest burst; `None` if recording is always on or off.
+    #[serde(skip)]
+    request_whole_max: Option<Duration>,
 }
 
 /// One recording window; its end is null if it never closes.
@@ -137,11 +134,12 @@ impl Burst {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let explained = BurstReport::of(config, u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let explained = BurstPlan::of(config, now_ms, remark);
         if self.json {
-            print_json(&explained.plan(remark.as_deref()))?;
+            print_json(&explained)?;
         } else {
-            print(&explained.to_text(remark.as_deref()))?;
+            print(&explained.to_text())?;
         }
         Ok(Status::Done)
     }
@@ -166,69 +164,57 @@ fn plan(request: Duration, duty: f64) -> Result<BurstConfig, String> {
     Ok(BurstConfig::from_bits(((1 << ones) - 1) << zeros))
 }
 
-impl BurstReport {
-    fn of(config: BurstConfig, now_ms: u64) -> Self {
+impl BurstPlan {
+    fn of(config: BurstConfig, now_ms: u64, remark: Option<String>) -> Self {
         let mut windows = Vec::new();
         // The only window of this mask is the last millisecond of the clock.
         let mut from_ms = (config != BurstConfig::NEVER).then_some(now_ms);
         while let (Some(at_ms), true) = (from_ms, windows.len() < WINDOWS_SHOWN) {
             let open_ms = config.next_open_ms(at_ms);
             let close_ms = config.close_after_ms(open_ms);
-            windows.push((open_ms, close_ms));
+            windows.push(PlannedWindow { open_ms, close_ms });
             from_ms = close_ms;
         }
         let has_bursts = config != BurstConfig::ALWAYS_ON && config != BurstConfig::NEVER;
         let burst_ms = has_bursts.then(|| 1u64 << config.bits().trailing_zeros());
         let tenth = |ms| Duration::from_millis(ms) / TIMES_REQUEST;
-        let request_max = config.pattern_ms().map(|(_, period_ms)| tenth(period_ms));
-        Self {
-            config,
-            windows,
-            now_ms,
-            request_max,
-            request_whole_max: burst_ms.map(tenth),
-        }
-    }
-
-    fn plan(&self, remark: Option<&str>) -> BurstPlan {
-        let window =
-            |&(open_ms, close_ms): &(u64, Option<u64>)| PlannedWindow { open_ms, close_ms };
-        let pattern = self.config.pattern_ms();
+        let pattern = config.pattern_ms();
+        let request_max = pattern.map(|(_, period_ms)| tenth(period_ms));
+        let request_whole_max = burst_ms.map(tenth);
         let ns = |of: Option<Duration>| of.map(|of| of.as_nanos() as u64);
-        BurstPlan {
-            config: self.config.bits(),
-            config_binary: format!("{:#b}", self.config.bits()),
+        Self {
+            config: config.bits(),
+            config_binary: format!("{:#b}", config.bits()),
             burst_ms: pattern.map(|pattern| pattern.0),
             period_ms: pattern.map(|pattern| pattern.1),
-            duty: self.config.duty(),
-            open_now: self.config.contains_ms(self.now_ms),
-            now_ms: self.now_ms,
-            windows: self.windows.iter().map(window).collect(),
-            request_max_ns: ns(self.request_max),
-            request_whole_max_ns: ns(self.request_whole_max),
-            remark: remark.map(str::to_owned),
+            duty: config.duty(),
+            open_now: config.contains_ms(now_ms),
+            now_ms,
+            windows,
+            request_max_ns: ns(request_max),
+            request_whole_max_ns: ns(request_whole_max),
+            remark,
+            mask: config,
+            request_max,
+            request_whole_max,
         }
     }
 
-    fn to_text(&self, remark: Option<&str>) -> String {
+    fn to_text(&self) -> String {
         let mut lines = Vec::new();
-        lines.extend(remark.map(ToOwned::to_owned));
-        let mask = self.config.bits();
-        let bits = format!("{mask:#b}");
-        lines.push(match self.config.pattern_ms() {
-            _ if self.config == BurstConfig::ALWAYS_ON => "0: recording is always on".to_owned(),
+        lines.extend(self.remark.clone());
+        let (mask, bits) = (self.config, &self.config_binary);
+        lines.push(match self.mask.pattern_ms() {
+            _ if self.mask == BurstConfig::ALWAYS_ON => "0: recording is always on".to_owned(),
             Some((burst_ms, period_ms)) => format!("{bits}: {burst_ms} ms every {period_ms} ms"),
-            None if self.config == BurstConfig::NEVER => "recording is off".to_owned(),
+            None if self.mask == BurstConfig::NEVER => "recording is off".to_owned(),
             None if mask.count_ones() + mask.trailing_zeros() == u64::BITS => {
                 let burst_ms = 1u64 << mask.trailing_zeros();
                 format!("{bits}: {burst_ms} ms every 2^64 ms")
             }
             None => format!("{bits}: a mask with gaps; its windows come in several periods"),
         });
-        lines.push(format!(
-            "duty cycle: {} of the time",
-            percent(self.config.duty())
-        ));
+        lines.push(format!("duty cycle: {} of the time", percent(self.duty)));
         if let Some(request) = self.request_max {
             let request = duration(request.as_nanos() as f64);
             lines.push(format!(
@@ -240,10 +226,8 @@ impl BurstReport {
             lines.push(format!(
                 "requests up to {request} are mostly recorded whole; longer ones are often cut by an edge"
             ));
-        }
-        if self.config != BurstConfig::ALWAYS_ON && self.config != BurstConfig::NEVER {
             lines.push("next windows, ms since the Unix epoch:".to_owned());
-            for (open_ms, close_ms) in &self.windows {
+            for PlannedWindow { open_ms, close_ms } in &self.windows {
                 let close = close_ms.map_or_else(|| "never".to_owned(), |ms| ms.to_string());
                 let wait_ns = open_ms.saturating_sub(self.now_ms) as f64 * 1e6;
                 lines.push(format!("  [{open_ms}, {close})  in {}", duration(wait_ns)));
@@ -259,29 +243,37 @@ mod tests {
 
     #[test]
     fn the_papers_example() {
-        let explained = BurstReport::of(BurstConfig::from_bits(0b11100), 1_000);
-        assert_eq!(explained.windows[0], (1_020, Some(1_024)));
-        assert_eq!(explained.windows[1], (1_052, Some(1_056)));
-        let text = explained.to_text(None);
+        let explained = BurstPlan::of(BurstConfig::from_bits(0b11100), 1_000, None);
+        let window = |at: usize| {
+            (
+                explained.windows[at].open_ms,
+                explained.windows[at].close_ms,
+            )
+        };
+        assert_eq!(window(0), (1_020, Some(1_024)));
+        assert_eq!(window(1), (1_052, Some(1_056)));
+        let text = explained.to_text();
         assert!(
             text.contains("4 ms every 32 ms") && text.contains("12.5%") && text.contains("400µs"),
             "{text}"
         );
-        let plan = explained.plan(None);
-        assert_eq!((plan.burst_ms, plan.period_ms), (Some(4), Some(32)));
+        assert_eq!(
+            (explained.burst_ms, explained.period_ms),
+            (Some(4), Some(32))
+        );
     }
 
     #[test]
     fn edges() {
-        let always = BurstReport::of(BurstConfig::ALWAYS_ON, 5);
-        assert_eq!(always.windows, [(5, None)]);
-        assert!(always.to_text(None).contains("always on"));
-        let never = BurstReport::of(BurstConfig::NEVER, 5);
-        let text = never.to_text(None);
+        let always = BurstPlan::of(BurstConfig::ALWAYS_ON, 5, None);
+        let windows = always.windows.iter().map(|of| (of.open_ms, of.close_ms));
+        assert_eq!(windows.collect::<Vec<_>>(), [(5, None)]);
+        assert!(always.to_text().contains("always on"));
+        let never = BurstPlan::of(BurstConfig::NEVER, 5, None);
+        let text = never.to_text();
         assert!(text.contains("off") && !text.contains("requests"), "{text}");
-        let plan = never.plan(None);
-        assert_eq!((plan.request_whole_max_ns, plan.windows.len()), (None, 0));
-        let text = |bits| BurstReport::of(BurstConfig::from_bits(bits), 5).to_text(None);
+        assert_eq!((never.request_whole_max_ns, never.windows.len()), (None, 0));
+        let text = |bits| BurstPlan::of(BurstConfig::from_bits(bits), 5, None).to_text();
         let rare = text(0b11 << 62);
         let said = "4611686018427387904 ms every 2^64 ms";
         assert!(rare.contains(said), "{rare}");
