@@ -178,7 +178,7 @@ impl SlackReport {
 impl Report for SlackReport {
     fn notes(&self) -> &Notes {
         match self {
-            Self::Segments(list) => list.notes(),
+            Self::Segments(list) => &list.notes,
             Self::Check(check) => &check.notes,
         }
     }

@@ -123,13 +123,7 @@ fn parse_instant_before(text: &str, now_ns: i64) -> Result<i64, String> {
 /// Parses a range `FROM..UNTIL` of two times; either may be omitted.
 pub fn parse_range(text: &str) -> Result<TimeRange, String> {
     let (since, until) = text.split_once("..").ok_or("a range such as 2h..1h")?;
-    let side = |text: &str| {
-        if text.is_empty() {
-            Ok(None)
-        } else {
-            parse_instant(text).map(Some)
-        }
-    };
+    let side = |text: &str| (!text.is_empty()).then(|| parse_instant(text)).transpose();
     in_order(TimeRange {
         since_ns: side(since)?,
         until_ns: side(until)?,

@@ -108,10 +108,8 @@ impl CarriedParameters {
     pub fn address(&self, path: &str) -> String {
         let mut address = path.to_owned();
         for (at, Parameter { name, encoded, .. }) in self.taken_by(path).iter().enumerate() {
-            address.push(if at == 0 { '?' } else { '&' });
-            address.push_str(name);
-            address.push('=');
-            address.push_str(encoded);
+            let mark = if at == 0 { "?" } else { "&" };
+            address.extend([mark, *name, "=", encoded.as_str()]);
         }
         address
     }
@@ -172,10 +170,7 @@ impl CarriedParameters {
                     _ => has_range,
                 };
                 if !is_own {
-                    carried.push_str(mark);
-                    carried.push_str(name);
-                    carried.push('=');
-                    carried.push_str(encoded);
+                    carried.extend([mark, *name, "=", encoded.as_str()]);
                     mark = "&amp;";
                 }
             }

@@ -91,11 +91,8 @@ impl PageHead<'_> {
         html.markup("<nav aria-label=\"Pages\">");
         for group in self.navigation.chunk_by(|a, b| a.group == b.group) {
             html.markup("<ul>");
-            if let Some(name) = group
-                .first()
-                .map(|link| link.group)
-                .filter(|name| !name.is_empty())
-            {
+            let name = group.first().map_or("", |link| link.group);
+            if !name.is_empty() {
                 html.markup("<li class=\"group\">")
                     .text(name)
                     .markup("</li>");

@@ -32,7 +32,7 @@ impl Report for FlowsSay {
     fn notes(&self) -> &Notes {
         match self {
             Self::List(list) => &list.notes,
-            Self::Category(category) => category.notes(),
+            Self::Category(category) => &category.notes,
         }
     }
 

@@ -17,7 +17,7 @@ use stroboscope_render::show::{Doc, SegmentName};
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SlackList {
     #[serde(flatten)]
-    notes: Notes,
+    pub(crate) notes: Notes,
     used_traces: u64,
     #[serde(skip)]
     requests_text: String,
@@ -79,10 +79,6 @@ impl SlackList {
             segments,
             top: if top == 0 { usize::MAX } else { top },
         }
-    }
-
-    pub fn notes(&self) -> &Notes {
-        &self.notes
     }
 
     /// Describes a use of the largest median slack among the segments that requests seldom wait

@@ -35,14 +35,10 @@ pub(super) fn untangle(part: &mut Layers) {
         if best.1 == 0 || in_vain == PASSES_IN_VAIN {
             break;
         }
-        let count = part.layers.len();
+        let (count, is_down) = (part.layers.len(), pass % 2 == 0);
         for step in 1..count {
-            let number = if pass % 2 == 0 {
-                step
-            } else {
-                count - 1 - step
-            };
-            sort(part, number, pass % 2 == 0);
+            let number = if is_down { step } else { count - 1 - step };
+            sort(part, number, is_down);
         }
         let crossing = crossings(part);
         in_vain += 1;

@@ -28,7 +28,7 @@ use stroboscope_render::show::{Cell, Doc, Figure, Graph, Interval, Timeline, Tim
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CategorySays {
     #[serde(flatten)]
-    notes: Notes,
+    pub(super) notes: Notes,
     #[serde(flatten)]
     row: CategoryRow,
     density: Option<LatencyDensity>,
@@ -160,10 +160,6 @@ impl CategorySays {
             schedule: example.map(|path| schedule(path, labels)),
             notes,
         }
-    }
-
-    pub fn notes(&self) -> &Notes {
-        &self.notes
     }
 
     pub fn show(&self, doc: &mut Doc) {
