@@ -86,7 +86,6 @@ impl CheckList {
     }
 
     /// Formats the checks as JUnit XML, with a test case for each.
-    #[must_use]
     pub fn to_junit(&self) -> String {
         let mut xml = Html::new();
         xml.markup("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
@@ -119,7 +118,6 @@ impl CheckList {
 
     /// Formats the checks as a section of GitHub Flavored Markdown that may follow any other
     /// section. Lists the worst checks first.
-    #[must_use]
     pub fn to_markdown(&self) -> String {
         let mut checks: Vec<&Check> = self.checks.iter().collect();
         checks.sort_by_key(|check| check.outcome);

@@ -29,7 +29,6 @@ const CRITICAL_TASKS_MAX: usize = 30;
 
 /// Plots the numbers of relations and segments against the number of traces (The Mystery Machine,
 /// figure 3).
-#[must_use]
 pub fn convergence(points: &[ConvergencePoint]) -> Chart {
     let of = |name: &str, style, count: fn(&ConvergencePoint) -> usize| Line {
         name: name.to_owned(),
@@ -50,7 +49,6 @@ pub fn convergence(points: &[ConvergencePoint]) -> Chart {
 }
 
 /// Plots new and removed relations per thousand traces against the number of traces.
-#[must_use]
 pub fn changes(points: &[ConvergencePoint]) -> Chart {
     let mut before = 0;
     let (mut added, mut removed) = (Vec::new(), Vec::new());
@@ -92,7 +90,6 @@ pub fn changes(points: &[ConvergencePoint]) -> Chart {
 }
 
 /// Plots a cumulative distribution of durations, up to the 99th percentile.
-#[must_use]
 pub fn duration_cdf(axis: &str, distribution: &Distribution) -> Chart {
     let point = |step: usize| {
         let part = step as f64 / CDF_POINTS as f64;
@@ -120,7 +117,6 @@ pub fn duration_cdf(axis: &str, distribution: &Distribution) -> Chart {
 
 /// Plots each category's share of the critical path as a cumulative distribution (The Mystery
 /// Machine, figure 6).
-#[must_use]
 pub fn share_cdfs(names: &[String], breakdown: &Breakdown) -> Chart {
     let point = |(step, part): (usize, f64)| (step as f64 / SHARE_STEPS as f64, part);
     let line = |(style, name): (usize, &String)| Line {
@@ -140,7 +136,6 @@ pub fn share_cdfs(names: &[String], breakdown: &Breakdown) -> Chart {
 }
 
 /// Builds the timeline of a request. Also returns the number of tasks for which there is no room.
-#[must_use]
 pub fn request_timeline(path: &TracePath, labels: &Labels) -> (Timeline, usize) {
     let (tasks, left_out) = tasks(path, labels);
     let starts_ns = path.segments.iter().map(|timing| timing.start_ns);

@@ -39,20 +39,17 @@ pub(crate) fn three_digits(number: f64) -> String {
 }
 
 /// Formats an instant, in ns since the Unix epoch, as a UTC time to the microsecond.
-#[must_use]
 pub fn instant(at_ns: i64) -> String {
     let at = DateTime::from_timestamp_nanos(at_ns);
     at.format("%Y-%m-%d %H:%M:%S%.6f").to_string()
 }
 
 /// Formats a duration for pages and pictures, with a space that does not break.
-#[must_use]
 pub fn duration_spaced(ns: f64) -> String {
     spaced(&duration(ns))
 }
 
 /// Formats a duration on an axis, without trailing zeros after its point.
-#[must_use]
 pub fn duration_tick(ns: f64) -> String {
     let text = duration(ns);
     let unit = text.find(char::is_alphabetic).unwrap_or(text.len());
@@ -74,7 +71,6 @@ fn spaced(text: &str) -> String {
 }
 
 /// Formats a count. From 10,000 on, separates thousands by narrow no-break spaces.
-#[must_use]
 pub fn count_spaced(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -108,7 +104,6 @@ pub fn counted(count: u64, one: &str) -> String {
 }
 
 /// Returns `is` for a count of 1, else `are`.
-#[must_use]
 pub fn are(count: u64) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }

@@ -8,7 +8,6 @@ use stroboscope_analysis::sampling::WeightedCount;
 use crate::humanise::counted;
 
 /// Names the requests that a latency in a headline covers if no root operation is selected.
-#[must_use]
 pub fn headline_is_of(roots: &ByRoot) -> &'static str {
     if roots.is_mixed() {
         "requests with a caller"
@@ -18,7 +17,6 @@ pub fn headline_is_of(roots: &ByRoot) -> &'static str {
 }
 
 /// Formats a number of requests; with sampling weights, adds the numbers behind the estimate.
-#[must_use]
 pub fn requests_text(requests: WeightedCount) -> String {
     let all = counted(requests.rounded(), "request");
     if requests.is_weighted() {
@@ -31,7 +29,6 @@ pub fn requests_text(requests: WeightedCount) -> String {
 
 /// Returns the value of the key `roots` in JSON documents. Root operations with callers come first.
 /// Within both groups, the order is by total latency, the largest first.
-#[must_use]
 pub fn roots_json(roots: &ByRoot) -> Value {
     let root = |(root, of): (&str, &RootStatistics)| {
         json!({

@@ -47,7 +47,6 @@ impl DataArguments {
 
     /// Returns these arguments. If they name the default directory, and it is no store but contains
     /// demos, returns the newest demo instead, and prints its path.
-    #[must_use]
     pub fn or_newest_demo(self) -> Self {
         let Some(data) = newest_demo(&self.data) else {
             return self;

@@ -10,7 +10,6 @@ use clap::error::{ContextKind, ContextValue};
 
 /// Returns the error of an argument. If the standard library's parser of numbers, addresses or
 /// booleans rejected the value, the error states what the argument accepts.
-#[must_use]
 pub fn in_our_words(error: Error) -> Error {
     let Some(takes) = error.source().and_then(what_it_takes) else {
         return error;

@@ -30,7 +30,6 @@ pub enum FailureCode {
 
 impl FailureCode {
     /// Returns the name for programs.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown_name",

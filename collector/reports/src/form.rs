@@ -70,7 +70,6 @@ pub enum FieldKind {
 impl VerbPage {
     /// Creates the form of a subcommand. It lacks arguments that name files, those that concern
     /// printing or this process's memory, and those in [`Page::without`].
-    #[must_use]
     pub fn of(page: &Page) -> Self {
         let command = (page.command)(Command::new(page.name));
         let common: BTreeSet<String> = ReadingArguments::augment_args(Command::new("reading"))

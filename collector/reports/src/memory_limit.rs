@@ -41,7 +41,6 @@ pub fn of_verb(limit: Option<u64>) -> QueryMemory {
 
 /// Returns the default limit in bytes: 60 % of the available memory, or of 4 GiB if that is
 /// unknown, and 256 MiB at least.
-#[must_use]
 pub fn default_limit() -> u64 {
     let there_is = memory_there_is().map_or(UNKNOWN, |(bytes, _)| bytes);
     (there_is / 10 * 6).max(LEAST_DEFAULT)

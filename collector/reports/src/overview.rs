@@ -195,7 +195,6 @@ impl OverviewReport {
 
     /// Describes the latency without failed requests, and whether failed ones pull the median up or
     /// down; `None` if none or all failed.
-    #[must_use]
     pub fn without_failed_text(&self) -> Option<String> {
         let others = self.latency_without_failed.as_ref()?;
         let [all_ns, others_ns] = [self.latency.p50_ns, others.p50_ns].map(|ns| ns as f64);
@@ -271,7 +270,6 @@ fn loss_rows(recorded: &RecordedSummary) -> Vec<LossRow> {
 }
 
 /// Describes a step: `Since about 14:32:10 the median of web:home is 150 ms rather than 68 ms`.
-#[must_use]
 pub fn step_text(step: &LatencyStep) -> String {
     let spaced = |both_ns: [u64; 2]| both_ns.map(|ns| duration_spaced(ns as f64));
     let [before, after] = spaced(step.medians_ns);

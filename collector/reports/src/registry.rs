@@ -43,21 +43,18 @@ pub struct Entry {
 
 impl Entry {
     /// Sets the type whose JSON the subcommand prints.
-    #[must_use]
     pub fn saying<R: JsonSchema>(mut self) -> Self {
         self.schema = Some(R::json_schema);
         self
     }
 
     /// Sets a page for the subcommand. The page lacks the arguments in `without`.
-    #[must_use]
     pub fn paged<V: PageVerb + Args>(self, without: &'static [&'static str]) -> Self {
         let words = self.name;
         self.paged_as::<V>(words, without)
     }
 
     /// Replaces the page of the subcommand by a richer one of the site, at `path`.
-    #[must_use]
     pub fn shown_at(mut self, path: &'static str) -> Self {
         if let Some(page) = &mut self.page {
             page.richer_path = Some(path);
@@ -66,14 +63,12 @@ impl Entry {
     }
 
     /// Sets the SQL tables.
-    #[must_use]
     pub fn with_tables(mut self, tables: Tables) -> Self {
         self.tables = Some(tables);
         self
     }
 
     /// Makes the subcommand a tool for agents.
-    #[must_use]
     pub fn tool(mut self) -> Self {
         self.is_tool = true;
         self
@@ -81,7 +76,6 @@ impl Entry {
 
     /// Makes the worker threads of the subcommand drop their capabilities when they start. The main
     /// thread must drop its own.
-    #[must_use]
     pub fn confined(mut self) -> Self {
         self.is_confined = true;
         self
@@ -89,7 +83,6 @@ impl Entry {
 
     /// Sets a page for the subcommand of this full name: the entry's own, or one nested in it. The
     /// page lacks the arguments in `without`.
-    #[must_use]
     pub fn paged_as<V: PageVerb + Args>(
         mut self,
         words: &'static str,
@@ -118,7 +111,6 @@ const OF_COMMAND_LINE: &[&str] = &[
 ];
 
 /// Returns all reports.
-#[must_use]
 pub fn reports() -> Vec<Entry> {
     vec![
         reading::<overview::OverviewVerb>("overview")
@@ -184,7 +176,6 @@ pub fn reports() -> Vec<Entry> {
 }
 
 /// Returns the pages of all reports, except for those that richer pages replace.
-#[must_use]
 pub fn pages() -> Vec<Page> {
     reports()
         .into_iter()
@@ -199,7 +190,6 @@ pub fn tools() -> impl Iterator<Item = Entry> {
 }
 
 /// Returns the schema of a JSON output as a document of its own.
-#[must_use]
 pub fn schema_document(of: fn(&mut SchemaGenerator) -> Schema, title: &str) -> Schema {
     let mut generator = SchemaSettings::draft2020_12()
         .for_serialize()
@@ -216,7 +206,6 @@ pub fn schema_document(of: fn(&mut SchemaGenerator) -> Schema, title: &str) -> S
 }
 
 /// Returns the SQL tables of all reports that have any.
-#[must_use]
 pub fn tables() -> Vec<Tables> {
     reports()
         .into_iter()
@@ -225,7 +214,6 @@ pub fn tables() -> Vec<Tables> {
 }
 
 /// Creates an entry for a subcommand that makes a report of a study.
-#[must_use]
 pub fn reading<V: ReadingVerb + Args + 'static>(name: &'static str) -> Entry {
     let tables = Tables {
         specs: V::TABLES,

@@ -105,7 +105,6 @@ rows! {
 }
 
 impl RequestRow {
-    #[must_use]
     pub fn of(request: &ListedRequest) -> Self {
         let mut causes = request.causes.clone();
         if !request.is_sure {

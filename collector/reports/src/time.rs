@@ -32,7 +32,6 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Formats an instant, in ns since the Unix epoch, for [`parse_instant`].
-#[must_use]
 pub fn written(at_ns: i64) -> String {
     DateTime::from_timestamp_nanos(at_ns)
         .format("%Y-%m-%dT%H:%M:%S%.fZ")
@@ -41,7 +40,6 @@ pub fn written(at_ns: i64) -> String {
 
 /// Formats the beginning, change and end of two periods to the millisecond. Rounds the end up, so
 /// that no request at the end is left out.
-#[must_use]
 pub fn written_periods([from_ns, at_ns, until_ns]: [i64; 3]) -> [String; 3] {
     const MS: i64 = 1_000_000;
     let until_ns = until_ns.saturating_add(MS - 1);
@@ -49,7 +47,6 @@ pub fn written_periods([from_ns, at_ns, until_ns]: [i64; 3]) -> [String; 3] {
 }
 
 /// Formats the time of a change in UTC. Includes the day, unless `until_ns` is on the same day.
-#[must_use]
 pub fn since(at_ns: i64, until_ns: i64) -> String {
     let [at, last] = [at_ns, until_ns].map(DateTime::from_timestamp_nanos);
     let format = match at.date_naive() == last.date_naive() {

@@ -78,13 +78,11 @@ assets! {
 
 impl Asset {
     /// Returns the JavaScript source of the module.
-    #[must_use]
     pub fn text(self) -> &'static str {
         self.file().1
     }
 
     /// Returns the module's path on a site, in a directory named by a hash of all modules.
-    #[must_use]
     pub fn path(self) -> &'static str {
         static PATHS: LazyLock<[String; Asset::COUNT]> = LazyLock::new(|| {
             let all: Vec<&str> = Asset::ALL.iter().map(|asset| asset.text()).collect();

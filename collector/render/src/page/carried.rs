@@ -73,7 +73,6 @@ impl CarriedParameters {
     }
 
     /// Returns the value of a parameter; empty if it has none.
-    #[must_use]
     pub fn value(&self, name: &str) -> &str {
         let parameter = self.given.iter().find(|parameter| parameter.name == name);
         parameter.map_or("", |parameter| &parameter.value)
@@ -104,7 +103,6 @@ impl CarriedParameters {
     }
 
     /// Returns the path with these parameters, not escaped as markup.
-    #[must_use]
     pub fn address(&self, path: &str) -> String {
         let mut address = path.to_owned();
         for (at, Parameter { name, encoded, .. }) in self.taken_by(path).iter().enumerate() {
@@ -117,7 +115,6 @@ impl CarriedParameters {
     /// Adds these parameters to each link to a page of the site whose address begins with `/`. A
     /// link with an end of a range gets no further end, one with a period no further period, and
     /// one with a root operation no other.
-    #[must_use]
     pub fn carry(&self, markup: &str) -> String {
         if self.given.is_empty() {
             return markup.to_owned();

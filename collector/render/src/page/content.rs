@@ -13,13 +13,11 @@ const CONTENTS_FROM: usize = 4;
 const GRAPH_FITS_PX: u32 = 1_500;
 
 /// Renders a document as the content of a site's page. Each table has its default number of rows.
-#[must_use]
 pub fn body(doc: &Doc) -> Html {
     body_of(doc, None)
 }
 
 /// Renders a document as the content of a site's page, with links to more rows below its tables.
-#[must_use]
 pub fn paged_body(doc: &Doc, rows: PagedRows<'_>) -> Html {
     body_of(doc, Some(rows))
 }

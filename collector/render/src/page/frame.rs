@@ -7,7 +7,6 @@ use super::html::Html;
 
 /// Returns the Content-Security-Policy of a site's pages. Pages load resources only from the site,
 /// except for images in `data:` URLs. Only the stylesheet is inline.
-#[must_use]
 pub fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         format!(
@@ -52,7 +51,6 @@ pub struct PageHead<'a> {
 
 impl PageHead<'_> {
     /// Returns the page up to its content.
-    #[must_use]
     pub fn begin(&self) -> Html {
         let mut html = Html::new();
         html.markup(
@@ -110,7 +108,6 @@ impl PageHead<'_> {
     }
 
     /// Returns the part of the page after its content.
-    #[must_use]
     pub fn end() -> Html {
         let mut html = Html::new();
         html.markup("</main>\n<footer>Stroboscope ")

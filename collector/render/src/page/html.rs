@@ -11,7 +11,6 @@ pub struct Html(String);
 
 impl Html {
     /// Creates empty markup.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -72,19 +71,16 @@ impl Html {
     }
 
     /// Reports whether there is no content.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns the page as a text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Converts the page to a text.
-    #[must_use]
     pub fn into_string(self) -> String {
         self.0
     }

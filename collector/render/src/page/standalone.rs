@@ -33,7 +33,6 @@ static FILE_POLICY: LazyLock<String> = LazyLock::new(|| {
 
 /// Returns a self-contained page with the document. It shows short names of segments, with the full
 /// names as tooltips.
-#[must_use]
 pub fn to_page(doc: &Doc, title: &str) -> String {
     let mut html = begin(title);
     html.markup("<main>");
@@ -44,7 +43,6 @@ pub fn to_page(doc: &Doc, title: &str) -> String {
 
 /// Returns a self-contained page of several documents, under one headline and a line that describes
 /// the page.
-#[must_use]
 pub fn to_page_of_sections(
     title: &str,
     headline: &str,

@@ -27,7 +27,6 @@ impl<'a> PagedRows<'a> {
     pub const PARAMETER: &'static str = "rows";
 
     /// Reads the number of rows from the query of an address: `usize::MAX` for all rows.
-    #[must_use]
     pub fn of(query: &str, address: &'a str) -> Self {
         let mut values =
             form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == Self::PARAMETER);
@@ -269,7 +268,6 @@ fn write_request(html: &mut Html, id: &str, reader: Reader<'_>) {
 }
 
 /// Encodes a name as one segment of a path, or as a value in a query.
-#[must_use]
 pub fn path_segment(name: &str) -> String {
     let mut path = String::new();
     for byte in name.bytes() {

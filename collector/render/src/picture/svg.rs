@@ -27,7 +27,6 @@ pub struct Picture {
 
 impl Picture {
     /// Returns the picture as a file of its own.
-    #[must_use]
     pub fn svg(&self) -> String {
         let Self {
             inner,
@@ -47,7 +46,6 @@ impl Picture {
     }
 
     /// Returns width and height, in px.
-    #[must_use]
     pub fn size_px(&self) -> (u32, u32) {
         (self.width_px, self.height_px)
     }

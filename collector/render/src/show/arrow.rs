@@ -16,7 +16,6 @@ use super::doc::Doc;
 use super::table::{Cell, Kind, Table, TableSpec};
 
 /// Returns the types of a table's columns. Unknown values are null.
-#[must_use]
 pub fn schema(spec: &TableSpec) -> SchemaRef {
     let field = |column: &super::table::Column| {
         let data_type = match column.kind {

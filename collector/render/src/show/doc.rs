@@ -59,7 +59,6 @@ pub struct Doc {
 
 impl Doc {
     /// Creates an empty document.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -146,14 +145,12 @@ impl Doc {
     }
 
     /// Returns the parts, in order.
-    #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
     /// Returns the tables, in order. Merges tables of one name, which pages and terminals show
     /// separately.
-    #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = Vec::new();
         for part in &self.parts {

@@ -28,7 +28,6 @@ pub enum Drawing {
 
 impl Figure {
     /// Creates a picture for pages and terminals.
-    #[must_use]
     pub fn new(
         title: impl Into<String>,
         alternative: impl Into<String>,
@@ -44,7 +43,6 @@ impl Figure {
     }
 
     /// Restricts the picture to pages.
-    #[must_use]
     pub fn on_pages_only(self) -> Self {
         Self {
             is_for_terminals: false,
@@ -98,7 +96,6 @@ pub struct Axis {
 
 impl Axis {
     /// Creates a linear axis.
-    #[must_use]
     pub fn new(title: &str, kind: Kind) -> Self {
         Self {
             title: title.to_owned(),
@@ -108,7 +105,6 @@ impl Axis {
     }
 
     /// Returns the position of a number on the axis.
-    #[must_use]
     pub fn place(&self, number: f64) -> f64 {
         if self.is_logarithmic {
             number.ln_1p() / std::f64::consts::LN_10
@@ -156,7 +152,6 @@ pub struct StackPart {
 
 impl Stack {
     /// Returns the sum of the parts' lengths.
-    #[must_use]
     pub fn length(&self) -> f64 {
         self.parts.iter().map(|part| part.length).sum()
     }
@@ -185,7 +180,6 @@ pub enum Ink {
 impl Timeline {
     /// Returns the styles in use, with their meanings. Omits the style of intervals off critical
     /// paths if no interval is on one.
-    #[must_use]
     pub fn legend(&self) -> Vec<(Ink, &'static str)> {
         let any =
             |is: fn(&Interval) -> bool| self.rows.iter().flat_map(|row| &row.intervals).any(is);

@@ -47,7 +47,6 @@ pub(super) fn lines(drawing: &Drawing, width: Option<usize>) -> Vec<String> {
 }
 
 /// Formats a number of an axis.
-#[must_use]
 pub fn axis_text(number: f64, kind: Kind) -> String {
     match kind {
         Kind::Share => format!("{:.0}%", number * 100.0),

@@ -24,14 +24,12 @@ pub struct SegmentName {
 }
 
 impl SegmentName {
-    #[must_use]
     pub fn id(&self) -> SegmentId {
         self.id
     }
 
     /// Returns `task [start … end]`, with the task's whole path; `segment N` if the model does not
     /// know the segment.
-    #[must_use]
     pub fn full(&self) -> String {
         self.label
             .as_ref()
@@ -39,7 +37,6 @@ impl SegmentName {
     }
 
     /// Returns a short form of the full name that is unique among the segments of the model.
-    #[must_use]
     pub fn short(&self) -> String {
         match &*self.part {
             "" => self.task.to_string(),
@@ -102,7 +99,6 @@ pub struct Names {
 
 impl Names {
     /// Derives the names of all labels.
-    #[must_use]
     pub fn of(labels: &Labels) -> Self {
         let tasks = short_tasks(labels);
         let mut segments: HashMap<&str, usize> = HashMap::new();
@@ -134,7 +130,6 @@ impl Names {
     }
 
     /// Returns the name of a segment; `segment N` if the model does not know it.
-    #[must_use]
     pub fn get(&self, id: SegmentId) -> SegmentName {
         let unknown = || SegmentName {
             id,

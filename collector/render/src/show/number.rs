@@ -4,7 +4,6 @@ use super::table::Kind;
 use crate::humanise::{duration, percent, three_digits};
 
 /// Formats a number according to its kind.
-#[must_use]
 pub fn real(value: f64, kind: Kind) -> String {
     match kind {
         Kind::DurationNs => duration(value),

@@ -4,13 +4,11 @@ use std::fmt::Write as _;
 
 /// Replaces characters that a terminal would obey, including line feeds, by U+FFFD. In JSON,
 /// [`escaped_json`] escapes such characters instead.
-#[must_use]
 pub fn scrubbed(text: &str) -> String {
     text.replace(|c: char| c.is_control() || is_bidirectional(c), "\u{fffd}")
 }
 
 /// Returns an equivalent JSON document in which characters that a terminal would obey are escaped.
-#[must_use]
 pub fn escaped_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
@@ -31,7 +29,6 @@ fn is_bidirectional(c: char) -> bool {
 
 /// Replaces characters that a terminal would obey, except line feeds, by U+FFFD, in a text of this
 /// program that may contain untrusted words.
-#[must_use]
 pub fn scrubbed_lines(text: &str) -> String {
     text.split('\n')
         .map(scrubbed)
@@ -42,7 +39,6 @@ pub fn scrubbed_lines(text: &str) -> String {
 /// Shortens a text to at most `max` characters, but not below one. Omits the middle, because both
 /// ends of a text such as a segment's name are informative. At least two thirds of the kept
 /// characters come from the end.
-#[must_use]
 pub fn shortened(text: &str, max: usize) -> String {
     let count = text.chars().count();
     if count <= max {

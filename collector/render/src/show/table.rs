@@ -47,7 +47,6 @@ pub struct Column {
 
 impl Column {
     /// Creates a column with fixed names.
-    #[must_use]
     pub const fn new(name: &'static str, head: &'static str, kind: Kind) -> Self {
         Self {
             name: Cow::Borrowed(name),
@@ -57,7 +56,6 @@ impl Column {
     }
 
     /// Creates a column whose name depends on the data.
-    #[must_use]
     pub fn named(name: String, head: String, kind: Kind) -> Self {
         Self {
             name: Cow::Owned(name),

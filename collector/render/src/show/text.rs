@@ -39,7 +39,6 @@ pub struct TableLines {
 
 impl TextView {
     /// Renders the parts of the document that terminals show, without a final line end.
-    #[must_use]
     pub fn render(&self, doc: &Doc) -> String {
         let parts = doc.parts().iter().filter_map(|part| match part {
             Part::Heading(text) => Some(self.bold(&self.wrapped(&scrubbed_lines(text)))),
@@ -92,7 +91,6 @@ impl TextView {
     }
 
     /// Returns the lines of a table.
-    #[must_use]
     pub fn lines(&self, table: &Table) -> TableLines {
         let mut columns = self.columns(table);
         let hidden = layout::fit(&mut columns, self.width);
@@ -167,7 +165,6 @@ impl TextView {
 
 /// Returns enough of a request's id to find it again: the last 16 of 32 hexadecimal digits. Returns
 /// an id of another form whole.
-#[must_use]
 pub fn short_request(id: &str) -> &str {
     let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_id { &id[16..] } else { id }

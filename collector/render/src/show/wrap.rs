@@ -18,7 +18,6 @@ pub(super) fn padded(text: &str, width: usize) -> String {
 /// Wraps sentences to lines of at most `width` columns; a word that does not fit makes a line
 /// longer. Continuation lines keep the indent of a line that begins with spaces. Text between
 /// backticks stays in one line, regardless of its length, so that a command can be copied.
-#[must_use]
 pub fn sentences(text: &str, width: usize) -> String {
     let lines = text.split('\n').flat_map(|line| {
         let indent = &line[..line.len() - line.trim_start_matches(' ').len()];
