@@ -170,10 +170,8 @@ impl Pass<TraceView<'_>> for SlowAndOthers<'_> {
             ..
         } = seen;
         let root = records.root_name();
-        let threshold_ns = self
-            .thresholds_ns
-            .get(&*root)
-            .or_else(|| self.thresholds_ns.get(OTHER_ROOTS));
+        let own_ns = self.thresholds_ns.get(&*root);
+        let threshold_ns = own_ns.or_else(|| self.thresholds_ns.get(OTHER_ROOTS));
         // A root operation has no threshold if all its requests have a latency of 0. None of them
         // is slow.
         let threshold_ns = threshold_ns.copied().unwrap_or(u64::MAX);
@@ -239,10 +237,8 @@ fn causes_first(mut ranked: Vec<Anomaly>) -> Vec<Anomaly> {
 }
 
 fn keep_examples(names: &mut BTreeMap<TraceId, Arc<str>>, ranked: &[Anomaly]) {
-    let mut examples: Vec<TraceId> = ranked
-        .iter()
-        .flat_map(|anomaly| anomaly.examples.clone())
-        .collect();
+    let examples = ranked.iter().flat_map(|anomaly| &anomaly.examples);
+    let mut examples: Vec<TraceId> = examples.copied().collect();
     examples.sort_unstable();
     names.retain(|id, _| examples.binary_search(id).is_ok());
 }

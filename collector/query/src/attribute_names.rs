@@ -84,10 +84,8 @@ pub(super) struct AttributeCounts(BTreeMap<Arc<str>, u64>);
 
 impl AttributeCounts {
     pub(super) fn observe(&mut self, records: &TraceRecords) {
-        let of_records = records
-            .attributes
-            .iter()
-            .filter(|said| !matches!(said.owner, RecordOwner::InSpan(..)));
+        let attributes = records.attributes.iter();
+        let of_records = attributes.filter(|said| !matches!(said.owner, RecordOwner::InSpan(..)));
         let keys: BTreeSet<&Arc<str>> = of_records.map(|said| &said.key).collect();
         for key in keys {
             self.add(&called(key).into(), 1);
@@ -95,10 +93,8 @@ impl AttributeCounts {
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
-        other
-            .0
-            .iter()
-            .for_each(|(key, count)| self.add(key, *count));
+        let others = other.0.iter();
+        others.for_each(|(key, count)| self.add(key, *count));
     }
 
     pub(super) fn add(&mut self, key: &Arc<str>, count: u64) {
@@ -119,24 +115,16 @@ impl AttributeCounts {
         // The sort is stable, so equals stay in order of name.
         counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let not_tried = counts.len().saturating_sub(most);
-        (
-            counts
-                .into_iter()
-                .take(most)
-                .map(|(key, _)| key.to_string())
-                .collect(),
-            not_tried,
-        )
+        let first = counts.into_iter().take(most);
+        (first.map(|(key, _)| key.to_string()).collect(), not_tried)
     }
 
     /// Returns the error for an attribute that a query did not find.
     pub(super) fn no_such_attribute(&self, attribute: &str) -> QueryError {
         let (recorded, more) = self.most_common(LISTED_MAX);
         let known = KNOWN_OF_ALL.map(str::to_owned).into_iter().chain(recorded);
-        let mut known = known
-            .filter(|name| name != attribute)
-            .collect::<Vec<_>>()
-            .join(", ");
+        let known: Vec<_> = known.filter(|name| name != attribute).collect();
+        let mut known = known.join(", ");
         if more > 0 {
             known += &format!(" and {more} more");
         }
@@ -153,11 +141,8 @@ impl AttributeCounts {
     /// Returns the name most similar, but not equal, to `name` among the counted attributes and
     /// [`KNOWN_OF_ALL`]; `None` if no similarity reaches [`ALIKE_MIN`].
     fn nearest(&self, name: &str) -> Option<String> {
-        let known = KNOWN_OF_ALL
-            .iter()
-            .copied()
-            .chain(self.0.keys().map(|key| &**key));
-        nearest(name, known)
+        let counted = self.0.keys().map(|key| &**key);
+        nearest(name, KNOWN_OF_ALL.into_iter().chain(counted))
     }
 }
 

@@ -77,11 +77,9 @@ pub fn bottlenecks(paths: &Paths, labels: &Labels) -> Vec<Bottleneck> {
         })
     };
     let all_ns = paths.aggregate.latency().sum_ns() as f64;
-    let mut roots: Vec<&(String, PathAggregate)> = paths
-        .by_root
-        .iter()
-        .filter(|(_, of)| of.latency().sum_ns() as f64 >= TIME_SHARE_MIN * all_ns)
-        .collect();
+    let is_main = |of: &PathAggregate| of.latency().sum_ns() as f64 >= TIME_SHARE_MIN * all_ns;
+    let roots = paths.by_root.iter().filter(|(_, of)| is_main(of));
+    let mut roots: Vec<&(String, PathAggregate)> = roots.collect();
     roots.sort_by_key(|(_, of)| std::cmp::Reverse(of.latency().sum_ns()));
     let roots = roots.into_iter().take(ROOTS_MAX);
     let of_roots: Vec<Bottleneck> = roots

@@ -196,10 +196,8 @@ fn stratum(value: Option<&str>, edges: Option<&[f64]>) -> String {
 }
 
 fn number(text: &str) -> Option<f64> {
-    text.trim()
-        .parse()
-        .ok()
-        .filter(|number: &f64| number.is_finite())
+    let number: f64 = text.trim().parse().ok()?;
+    number.is_finite().then_some(number)
 }
 
 /// Pass that collects the values of an attribute: a sample of the numbers, and the first few

@@ -91,10 +91,8 @@ pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, 
     if !is_of_bursts {
         windows = vec![(range_ns.0, range_ns.1.saturating_add(1))];
     }
-    let lengths: Vec<f64> = windows
-        .iter()
-        .map(|(open_ns, close_ns)| close_ns.saturating_sub(*open_ns) as f64)
-        .collect();
+    let length = |(open_ns, close_ns): &(i64, i64)| close_ns.saturating_sub(*open_ns) as f64;
+    let lengths: Vec<f64> = windows.iter().map(length).collect();
     let recorded_ns: f64 = lengths.iter().sum();
     // Requests sampled outside of bursts do not show how many begin inside.
     whole.retain(|one| {

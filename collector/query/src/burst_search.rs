@@ -48,19 +48,15 @@ pub fn search_bursts(
     let batches = read_batches(source.store())?.inspect(|batch| {
         hosts.insert(batch.host.clone());
     });
-    let recorded: Vec<(i64, i64)> = super::recorded::windows(batches)
-        .into_iter()
-        .filter(|(open_ns, _)| selection.range.contains(*open_ns))
-        .collect();
+    let mut recorded = super::recorded::windows(batches);
+    recorded.retain(|(open_ns, _)| selection.range.contains(*open_ns));
     if recorded.is_empty() {
         return Err(QueryError::NoBursts(source.name()));
     }
     let look = first_look(source, selection)?;
     let clocks = look.clocks.as_ref();
-    let bursts: Vec<Burst> = recorded
-        .into_iter()
-        .map(|recorded| Burst::of(recorded, clocks, &hosts))
-        .collect();
+    let burst = |recorded| Burst::of(recorded, clocks, &hosts);
+    let bursts: Vec<Burst> = recorded.into_iter().map(burst).collect();
     let kernel = match settings.formula.names_kernel() {
         true => Some(KernelEvents::read(source, selection.range, clocks)?),
         false => None,
@@ -204,14 +200,10 @@ fn part_of(records: &TraceRecords, (open_ns, close_ns): (i64, i64)) -> Option<Tr
     if part.spans.is_empty() && part.events.is_empty() {
         return None;
     }
-    let spans = part
-        .spans
-        .iter()
-        .map(|span| RecordOwner::Span(span.span_id));
-    let events = part
-        .events
-        .iter()
-        .map(|event| RecordOwner::Event(event.seq));
+    let spans = part.spans.iter();
+    let spans = spans.map(|span| RecordOwner::Span(span.span_id));
+    let events = part.events.iter();
+    let events = events.map(|event| RecordOwner::Event(event.seq));
     let owners: HashSet<RecordOwner> = spans.chain(events).collect();
     let own = records.attributes.iter();
     part.attributes = own
@@ -360,11 +352,8 @@ impl BurstReader<'_> {
         for records in requests {
             note_present(&mut matches.absent, records);
         }
-        let is_lossy = self
-            .source
-            .losses()
-            .iter()
-            .any(|loss| loss.from_ns < close_ns && loss.to_ns > open_ns);
+        let mut losses = self.source.losses().iter();
+        let is_lossy = losses.any(|loss| loss.from_ns < close_ns && loss.to_ns > open_ns);
         let mut unit = Unit::of(requests, burst.all_ns.filter(|_| !is_lossy));
         if let Some(kernel) = self.kernel {
             let (any_from_ns, any_to_ns) = burst.any_ns;

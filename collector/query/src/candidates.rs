@@ -145,10 +145,8 @@ fn chosen(
         return plan.all("files are damaged");
     }
     let found = probed.found.into_iter();
-    let mut wanted: Vec<u128> = found
-        .filter(|(_, there)| need.is_met(*there))
-        .map(|(trace, _)| trace)
-        .collect();
+    let met = found.filter(|(_, there)| need.is_met(*there));
+    let mut wanted: Vec<u128> = met.map(|(trace, _)| trace).collect();
     plan.candidates = wanted.len() as u64;
     wanted.extend(&look.unseen);
     wanted.sort_unstable();

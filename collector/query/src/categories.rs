@@ -51,10 +51,8 @@ impl CategoryRule {
 
     /// Returns the attributes to read: the rule's own, and those named in `others`.
     pub(super) fn keys<'a>(&self, others: impl IntoIterator<Item = &'a str>) -> AttributeKeys {
-        let attributes = self
-            .attribute()
-            .into_iter()
-            .chain(others.into_iter().map(Attribute::named));
+        let others = others.into_iter().map(Attribute::named);
+        let attributes = self.attribute().into_iter().chain(others);
         let keys = attributes.filter_map(|attribute| attribute.recorded_key().map(str::to_owned));
         AttributeKeys::of(keys)
     }
@@ -178,13 +176,8 @@ impl CategoryEvidence {
             let order = ["client", "network", "server"];
             names.sort_by_key(|name| order.iter().position(|known| known == name));
         }
-        let number = |name: &String| {
-            names
-                .iter()
-                .position(|known| known == name)
-                .unwrap_or_default()
-        };
-        let of_segment = names_of.iter().map(number).collect();
+        let number = |name: &String| names.iter().position(|known| known == name);
+        let of_segment = names_of.iter().filter_map(number).collect();
         Categories { names, of_segment }
     }
 }
@@ -225,10 +218,8 @@ impl Categories {
     /// Returns the number of a segment's category; 0 for a segment that the model does not know.
     #[must_use]
     pub fn of(&self, segment: SegmentId) -> usize {
-        self.of_segment
-            .get(segment.index())
-            .copied()
-            .unwrap_or_default()
+        let number = self.of_segment.get(segment.index());
+        number.copied().unwrap_or_default()
     }
 
     /// Returns the number of the category with this name.

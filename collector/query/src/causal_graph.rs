@@ -92,11 +92,8 @@ impl CausalGraph {
 /// cycle with a or b. Paths are found with Warshall's algorithm on rows of bits, because the
 /// relation itself may not be transitive.
 fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
-    let size = edges
-        .iter()
-        .map(|(a, b)| a.0.max(b.0) as usize + 1)
-        .max()
-        .unwrap_or(0);
+    let sizes = edges.iter().map(|(a, b)| a.0.max(b.0) as usize + 1);
+    let size = sizes.max().unwrap_or(0);
     let words = size.div_ceil(64);
     let mut reach = vec![0u64; size * words];
     for (a, b) in edges {
@@ -107,10 +104,8 @@ fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
         let row = reach[through * words..(through + 1) * words].to_vec();
         for from in 0..size {
             if has(&reach, from, through) {
-                reach[from * words..(from + 1) * words]
-                    .iter_mut()
-                    .zip(&row)
-                    .for_each(|(to, more)| *to |= more);
+                let reached = reach[from * words..(from + 1) * words].iter_mut();
+                reached.zip(&row).for_each(|(to, more)| *to |= more);
             }
         }
     }
@@ -127,11 +122,8 @@ fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
             c != b && has(&reach, c, b) && !has(&reach, b, c) && !has(&reach, c, a.0 as usize)
         })
     };
-    edges
-        .iter()
-        .copied()
-        .filter(|&(a, b)| !follows(a, b))
-        .collect()
+    let edges = edges.iter().copied();
+    edges.filter(|&(a, b)| !follows(a, b)).collect()
 }
 
 fn escape(text: &str) -> String {

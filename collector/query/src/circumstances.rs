@@ -44,11 +44,8 @@ impl ProcessorUse {
     pub(super) fn busy(&self, processors: Option<usize>) -> Vec<String> {
         let least = BUSY_MIN * processors.unwrap_or(1).max(1) as f64;
         let of = |(host, seconds): (&Arc<str>, &BTreeMap<i64, f64>)| {
-            let busy: Vec<f64> = seconds
-                .values()
-                .copied()
-                .filter(|used| *used >= least)
-                .collect();
+            let busy = seconds.values().copied();
+            let busy: Vec<f64> = busy.filter(|used| *used >= least).collect();
             let is_busy =
                 !busy.is_empty() && busy.len() as f64 >= BUSY_SECONDS_MIN * seconds.len() as f64;
             let mean = busy.iter().sum::<f64>() / busy.len().max(1) as f64;

@@ -68,10 +68,8 @@ pub fn clocks(
     }
     let alignment = evidence.align(reference);
     let hosts_of = |host: &Arc<str>| {
-        alignment
-            .islands()
-            .iter()
-            .position(|island| island.contains(host))
+        let mut islands = alignment.islands().iter();
+        islands.position(|island| island.contains(host))
     };
     let parts = source.parts(selection, &AttributeKeys::none())?;
     let workers = vec![0; parts.count()];
@@ -198,12 +196,9 @@ pub(super) fn as_selected(evidence: &ClockEvidence, selection: Selection) -> Ali
 
 fn note_last(records: &TraceRecords, last: &mut LastSeen) {
     let spans = records.spans.iter().map(|span| (&span.host, span.end_ns));
-    for (host, at_ns) in spans.chain(
-        records
-            .events
-            .iter()
-            .map(|event| (&event.host, event.ts_ns)),
-    ) {
+    let events = records.events.iter();
+    let events = events.map(|event| (&event.host, event.ts_ns));
+    for (host, at_ns) in spans.chain(events) {
         note_host(host, at_ns, last);
     }
 }

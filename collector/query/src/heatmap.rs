@@ -142,11 +142,8 @@ impl HeatmapPass {
             example: Some(id),
         };
         cell.requests.count(weight);
-        let bands = self.seen.at(start_ns);
-        bands
-            .entry(band.saturating_sub(1))
-            .or_default()
-            .take_in(cell);
+        let known = self.seen.at(start_ns).entry(band.saturating_sub(1));
+        known.or_default().take_in(cell);
     }
 
     fn into_heatmap(self) -> Heatmap {

@@ -258,10 +258,8 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
         alignment.apply(records);
         let (mut trace, diagnostics) = self.segmenter.segment(records, model.labels_mut());
         for diagnostic in &diagnostics {
-            *notes
-                .diagnostics
-                .entry(diagnostic.cause().into())
-                .or_default() += 1;
+            let flaws = notes.diagnostics.entry(diagnostic.cause().into());
+            *flaws.or_default() += 1;
         }
         self.excluded.remove_from(&mut trace, model.labels());
         if leave_out_last(&mut trace, self.memory.model_max() / MODEL_FORMS / 2) {

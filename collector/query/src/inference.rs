@@ -78,10 +78,8 @@ impl Inference {
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &SegmentLabel)> {
         // A segment that is left out has a label too, because traces are cut before the pattern is
         // applied.
-        self.model
-            .labels()
-            .iter()
-            .filter(|(id, _)| self.model.segment_counts(*id).traces > 0)
+        let labels = self.model.labels().iter();
+        labels.filter(|(id, _)| self.model.segment_counts(*id).traces > 0)
     }
 
     /// Returns the name under which [`roots`](Self::roots) counts a request: its root operation, or
@@ -119,11 +117,9 @@ impl Inference {
     /// Returns the results of root operations in order. Root operations with callers come first.
     /// Within both groups, the order is by total latency, the largest first.
     pub(super) fn ranked<T>(&self, mut by_root: BTreeMap<String, T>) -> Vec<(String, T)> {
-        let ranked = self.roots.ranked();
-        let mut in_order: Vec<_> = ranked
-            .iter()
-            .filter_map(|(root, _)| by_root.remove_entry(*root))
-            .collect();
+        let ranked = self.roots.ranked().into_iter();
+        let known = ranked.filter_map(|(root, _)| by_root.remove_entry(root));
+        let mut in_order: Vec<_> = known.collect();
         in_order.extend(by_root);
         in_order
     }
