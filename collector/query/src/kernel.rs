@@ -89,10 +89,8 @@ impl Read {
         }
         part.events.extend(events);
         let last_ns = part.clocks.samples().last().map(|sample| sample.at_ns);
-        let new = clocks
-            .samples()
-            .iter()
-            .filter(|sample| last_ns.is_none_or(|last_ns| sample.at_ns > last_ns));
+        let samples = clocks.samples().iter();
+        let new = samples.filter(|sample| last_ns.is_none_or(|last_ns| sample.at_ns > last_ns));
         new.for_each(|&sample| part.clocks.push(sample));
         for window in windows {
             match self.windows.last_mut() {
@@ -115,11 +113,8 @@ impl Read {
         }
         // An introduction may slightly precede its window, so the events are interpreted before
         // those outside the windows are removed.
-        let has_scheduling = self
-            .part
-            .events
-            .iter()
-            .any(|event| matches!(event.body, Body::Switch { .. }));
+        let mut events = self.part.events.iter();
+        let has_scheduling = events.any(|event| matches!(event.body, Body::Switch { .. }));
         self.part.timeline = attribute(&self.part.events, &self.windows, self.part.architecture);
         if !has_scheduling {
             // Without switches, as in a recording from strace, the threads on a processor are
@@ -238,13 +233,8 @@ pub(super) fn each_chunk(
             windows -= 1;
             reading.add(earlier);
         }
-        let last_ns = chunk
-            .events
-            .iter()
-            .map(|event| event.ts_ns)
-            .max()
-            .unwrap_or(0)
-            .max(from_ns);
+        let times_ns = chunk.events.iter().map(|event| event.ts_ns);
+        let last_ns = times_ns.max().unwrap_or(0).max(from_ns);
         if goes_on {
             before = Some((chunk.clone(), last_ns));
         }

@@ -30,11 +30,9 @@ impl KernelEvents {
     /// Adds the kernel events of a request to `unit`, on which formulas about the request are
     /// evaluated.
     pub(super) fn join<'a>(&'a self, unit: Unit<'a>, records: &'a TraceRecords) -> Unit<'a> {
-        let spans = records
-            .spans
-            .iter()
-            .map(|span| (span.start_ns, span.end_ns));
-        let time_ns = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let spans = records.spans.iter();
+        let times_ns = spans.map(|span| (span.start_ns, span.end_ns));
+        let time_ns = times_ns.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let hosts = records.hosts().into_iter();
         let is_seen = time_ns.is_some_and(|time_ns| self.is_seen(hosts, time_ns));
         // Selects the events of this request from those of the trace that it was divided from.

@@ -54,11 +54,8 @@ impl KernelEvents {
             for (request, event) in of_part(&part, &host, &wall) {
                 if times_ns.contains(&event.start_ns) {
                     events.bytes += event.bytes();
-                    events
-                        .of_trace
-                        .entry(request.trace)
-                        .or_default()
-                        .push(event);
+                    let known = events.of_trace.entry(request.trace);
+                    known.or_default().push(event);
                 }
             }
         })?;
@@ -114,10 +111,8 @@ fn of_part<'a>(
         found.unwrap_or(at_ns)
     };
     let is_open = |at_ns: u64| {
-        part.timeline
-            .windows
-            .iter()
-            .any(|window| window.open_ns == at_ns)
+        let mut windows = part.timeline.windows.iter();
+        windows.any(|window| window.open_ns == at_ns)
     };
     let event = move |kind, name: Arc<str>, request: RequestId, start_ns: u64, end: Option<u64>| {
         KernelEvent {
@@ -192,21 +187,13 @@ fn reason(part: &KernelPart, off: &OffCpu) -> Arc<str> {
 fn said_of_absence(part: &KernelPart, off: &OffCpu) -> Vec<(&'static str, Arc<str>)> {
     let mut said: Vec<(&'static str, Arc<str>)> = vec![("tid", off.tid.to_string().into())];
     if let Some(waker) = &off.waker {
-        said.extend(
-            waker
-                .owner
-                .trace()
-                .map(|trace| ("waker_trace", low_half(trace))),
-        );
+        let trace = waker.owner.trace();
+        said.extend(trace.map(|trace| ("waker_trace", low_half(trace))));
         said.extend(waker.call.map(|call| ("waker_call", call_name(part, call))));
     }
-    if let Some(runnable_ns) = off
-        .wake_ns
-        .zip(off.end_ns)
-        .map(|(wake, end)| end.saturating_sub(wake))
-    {
-        said.push(("runnable_ns", runnable_ns.to_string().into()));
-    }
+    let runnable = off.wake_ns.zip(off.end_ns);
+    let runnable_ns = runnable.map(|(wake, end)| end.saturating_sub(wake));
+    said.extend(runnable_ns.map(|ns| ("runnable_ns", ns.to_string().into())));
     said
 }
 

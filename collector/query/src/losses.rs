@@ -27,10 +27,8 @@ pub fn may_lack_records(records: &TraceRecords, losses: &[ProcessLoss]) -> bool 
 pub fn losses(batches: impl Iterator<Item = BatchRead>) -> Vec<ProcessLoss> {
     let mut watch = LossWatch::default();
     let mut take = |batch: BatchRead| {
-        let lost = batch
-            .losses
-            .iter()
-            .filter(|(cause, _)| loses_records(cause));
+        let losses = batch.losses.iter();
+        let lost = losses.filter(|(cause, _)| loses_records(cause));
         let records = lost.fold(0u64, |sum, (_, records)| sum.saturating_add(*records));
         let BatchRead {
             process,

@@ -166,12 +166,9 @@ impl Notes {
     /// Returns the causes of incompleteness with their counts, such as `lossy 3, no_root 1`.
     #[must_use]
     pub fn incomplete_text(&self) -> String {
-        let causes: Vec<String> = self
-            .incomplete
-            .iter()
-            .map(|(cause, count)| format!("{cause} {count}"))
-            .collect();
-        causes.join(", ")
+        let causes = self.incomplete.iter();
+        let texts = causes.map(|(cause, count)| format!("{cause} {count}"));
+        texts.collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -188,18 +188,12 @@ impl Nearest {
     /// that is kept for them, or equally near with a lower id.
     fn nearer(&self, wanted_ns: &[u64], latency_ns: u64, id: TraceId) -> Vec<usize> {
         let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
-            let known = self
-                .0
-                .get(at)
-                .map(|(known_ns, known)| (*known_ns, known.id));
+            let known = self.0.get(at);
+            let known = known.map(|(known_ns, known)| (*known_ns, known.id));
             known.is_none_or(|known| (wanted_ns.abs_diff(latency_ns), id) < known)
         };
-        wanted_ns
-            .iter()
-            .enumerate()
-            .filter(is_nearer)
-            .map(|(at, _)| at)
-            .collect()
+        let nearer = wanted_ns.iter().enumerate().filter(is_nearer);
+        nearer.map(|(at, _)| at).collect()
     }
 
     /// Returns the examples, without repeating a trace that is nearest to several latencies.

@@ -166,10 +166,8 @@ impl Source {
                     break;
                 }
                 if read.is_multiple_of(TRACES_PER_TELLING) {
-                    progress
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .add(TRACES_PER_TELLING);
+                    let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+                    progress.add(TRACES_PER_TELLING);
                 }
             }
             notes.left_out.merge(reader.left_out());

@@ -229,11 +229,8 @@ impl LinkedRequests for StoredRequests<'_> {
             .reader
             .source
             .for_each_of(vec![producer.trace], &keys, |request| {
-                let has_it = request
-                    .spans
-                    .iter()
-                    .any(|span| span.span_id == producer.span);
-                if has_it {
+                let mut spans = request.spans.iter();
+                if spans.any(|span| span.span_id == producer.span) {
                     found.get_or_insert_with(|| request.clone());
                 }
             })?;

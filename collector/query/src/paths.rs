@@ -244,10 +244,8 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
             let others = sums.latency_without_failed.entry(root.clone()).or_default();
             others.record_weighted(seen.path.latency_ns, seen.weight());
         }
-        sums.by_root
-            .entry(root)
-            .or_default()
-            .observe(seen.path, seen.weight());
+        let of_root = sums.by_root.entry(root).or_default();
+        of_root.observe(seen.path, seen.weight());
         sums.joining.observe(seen.records);
         for timing in &seen.path.segments {
             let at = timing.segment.0 as usize;

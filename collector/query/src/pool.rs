@@ -77,11 +77,8 @@ impl UsesByService {
         let mut processes: BTreeMap<u128, (String, Vec<(i64, f64)>)> = BTreeMap::new();
         let mut count = 0;
         for batch in read_batches(source.store())? {
-            let samples = batch
-                .loads
-                .iter()
-                .filter(|load| range.contains(load.to_ns))
-                .filter_map(|load| Some((load.to_ns, used.of(load)?)));
+            let loads = batch.loads.iter().filter(|load| range.contains(load.to_ns));
+            let samples = loads.filter_map(|load| Some((load.to_ns, used.of(load)?)));
             let (_, known) = processes
                 .entry(batch.process)
                 .or_insert_with(|| (batch.service.to_string(), Vec::new()));
@@ -143,12 +140,8 @@ impl UsesByService {
             Some(service) => find(service)?,
             None => only().ok_or_else(|| QueryError::WhichService { known: known() })?,
         };
-        let other = settings
-            .with
-            .as_deref()
-            .filter(|other| *other != first.0)
-            .map(find)
-            .transpose()?;
+        let other = settings.with.as_deref().filter(|other| *other != first.0);
+        let other = other.map(find).transpose()?;
         let mut uses = first.1.clone();
         let own: Vec<usize> = (0..uses.len()).collect();
         let mut services = vec![(first.0.clone(), own.len())];

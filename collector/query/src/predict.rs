@@ -74,10 +74,8 @@ impl Question for PredictSettings {
     }
 
     fn records(&self) -> Self::Records {
-        let named = self
-            .attributes
-            .iter()
-            .map(|name| (name.as_str().into(), Attribute::named(name)));
+        let names = self.attributes.iter();
+        let named = names.map(|name| (name.as_str().into(), Attribute::named(name)));
         let seen = AttributesSeen {
             wanted: named.collect(),
             counts: AttributeCounts::default(),
@@ -94,11 +92,8 @@ impl Question for PredictSettings {
         } else {
             (self.attributes.clone(), 0)
         };
-        if let Some(missing) = self
-            .attributes
-            .iter()
-            .find(|attribute| !counts.has(attribute))
-        {
+        let mut wanted = self.attributes.iter();
+        if let Some(missing) = wanted.find(|attribute| !counts.has(attribute)) {
             return Err(no_such_attribute(
                 studied.source,
                 studied.selection,
@@ -126,15 +121,12 @@ impl Question for PredictSettings {
     }
 
     fn paths<'a>(&'a self, _: StudyInput<'a>, keys: &'a Keys) -> PredictionPass<'a> {
-        let histories = keys
-            .attributes
-            .keys()
-            .map(|name| (&**name, SlackHistory::default()))
-            .collect();
+        let names = keys.attributes.keys();
+        let histories = names.map(|name| (&**name, SlackHistory::default()));
         PredictionPass {
             keys,
             slack: Distribution::default(),
-            histories,
+            histories: histories.collect(),
         }
     }
 
@@ -188,10 +180,8 @@ impl Pass<TraceRecords> for AttributesSeen {
         if self.wanted.is_empty() {
             return self.counts.observe(records);
         }
-        let said = self
-            .wanted
-            .iter()
-            .filter(|(_, attribute)| attribute.of_request(records).is_some());
+        let wanted = self.wanted.iter();
+        let said = wanted.filter(|(_, attribute)| attribute.of_request(records).is_some());
         said.for_each(|(name, _)| self.counts.add(name, 1));
     }
 

@@ -69,10 +69,8 @@ impl RecordedSummary {
                         service: batch.service.to_string(),
                         ..Process::default()
                     });
-                    *recorded
-                        .services
-                        .entry(batch.service.to_string())
-                        .or_default() += 1;
+                    let known = recorded.services.entry(batch.service.to_string());
+                    *known.or_default() += 1;
                     0
                 }
             };
@@ -82,22 +80,15 @@ impl RecordedSummary {
         recorded.processes = processes.len() as u64;
         for process in &mut processes {
             process.windows = merged(std::mem::take(&mut process.windows));
-            for (cause, records) in std::mem::take(&mut process.lost)
-                .into_iter()
-                .filter(|(_, records)| *records > 0)
-            {
-                let sum = recorded
-                    .lost
-                    .entry((process.service.clone(), cause))
-                    .or_default();
+            let lost = std::mem::take(&mut process.lost).into_iter();
+            for (cause, records) in lost.filter(|(_, records)| *records > 0) {
+                let known = recorded.lost.entry((process.service.clone(), cause));
+                let sum = known.or_default();
                 *sum = sum.saturating_add(records);
             }
         }
-        let all = processes
-            .iter()
-            .flat_map(|process| process.windows.iter().copied())
-            .collect();
-        recorded.bursts = merged(all).len() as u64;
+        let windows = processes.iter().flat_map(|process| &process.windows);
+        recorded.bursts = merged(windows.copied().collect()).len() as u64;
         recorded.window_overlap = overlap(&processes);
         recorded
     }
@@ -109,19 +100,14 @@ impl RecordedSummary {
             .missing_batches
             .saturating_add(batch.sequence.saturating_sub(expected));
         let Some(process) = process else { return };
-        process.windows.extend(
-            batch
-                .windows
-                .iter()
-                .map(|window| (window.open_ns, window.close_ns)),
-        );
+        let windows = batch.windows.iter();
+        process
+            .windows
+            .extend(windows.map(|window| (window.open_ns, window.close_ns)));
         let (from_ns, to_ns) = process.covered.unwrap_or((batch.from_ns, batch.to_ns));
         process.covered = Some((from_ns.min(batch.from_ns), to_ns.max(batch.to_ns)));
-        for (cause, records) in batch
-            .losses
-            .iter()
-            .filter(|(cause, _)| loses_records(cause))
-        {
+        let losses = batch.losses.iter();
+        for (cause, records) in losses.filter(|(cause, _)| loses_records(cause)) {
             let total = process.lost.entry(cause.clone()).or_default();
             *total = (*records).max(*total);
         }
@@ -204,19 +190,14 @@ fn merged(mut intervals: Intervals) -> Intervals {
 }
 
 fn length(intervals: &Intervals) -> i128 {
-    intervals
-        .iter()
-        .map(|(from, to)| i128::from(*to) - i128::from(*from))
-        .sum()
+    let length = |(from, to): &(i64, i64)| i128::from(*to) - i128::from(*from);
+    intervals.iter().map(length).sum()
 }
 
 fn clipped(intervals: &Intervals, within: (i64, i64)) -> Intervals {
     let clip = |&(from, to): &(i64, i64)| (from.max(within.0), to.min(within.1));
-    intervals
-        .iter()
-        .map(clip)
-        .filter(|(from, to)| from < to)
-        .collect()
+    let clipped = intervals.iter().map(clip);
+    clipped.filter(|(from, to)| from < to).collect()
 }
 
 fn overlap(processes: &[Process]) -> Option<f64> {
