@@ -113,10 +113,9 @@ pub fn unmodelled(
     known: &[Option<usize>],
 ) -> Vec<UnmodelledSegment> {
     let mut has_some = vec![false; outline.len()];
-    known
-        .iter()
-        .flatten()
-        .for_each(|place| has_some[*place] = true);
+    for place in known.iter().flatten() {
+        has_some[*place] = true;
+    }
     // A span that only waits has no segment either. Such a span makes this function cut the request
     // once more in vain.
     if has_some.iter().all(|has| *has) {

@@ -71,11 +71,7 @@ fn requests_of(records: &TraceRecords, connections: &Connections) -> Vec<Connect
             id: request.id,
             root: root.operation(),
             start_ns: root.start_ns,
-            took_ns: root
-                .end_ns
-                .saturating_sub(root.start_ns)
-                .max(0)
-                .cast_unsigned(),
+            took_ns: root.duration_ns(),
         })
     };
     inside.filter_map(request).collect()

@@ -68,11 +68,8 @@ pub(super) fn request_failure(
         .collect();
     let place_of = |span_id: u64| (0..outline.len()).find(|place| id(*place) == span_id);
     let has_reached_root = trail.has_reached_root;
-    let trail: Vec<usize> = trail
-        .spans
-        .iter()
-        .filter_map(|span| place_of(span.span_id))
-        .collect();
+    let spans = trail.spans.iter();
+    let trail: Vec<usize> = spans.filter_map(|span| place_of(span.span_id)).collect();
     let of_trail = trail.iter().copied().filter(|place| failed.contains(place));
     let others =
         (0..outline.len()).filter(|place| failed.contains(place) && !trail.contains(place));

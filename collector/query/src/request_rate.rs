@@ -99,10 +99,8 @@ impl RequestRate {
             .filter_map(|(number, count)| Some((count, named(number)?, number)))
             .collect();
         counts.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
-        counts
-            .into_iter()
-            .map(|(_, name, number)| (name, number))
-            .collect()
+        let counts = counts.into_iter();
+        counts.map(|(_, name, number)| (name, number)).collect()
     }
 }
 
@@ -225,10 +223,8 @@ impl RequestRates {
             for (column, number, requests) in
                 cells.filter(|(column, ..)| between_ns.contains(&(column << file.shift)))
             {
-                columns
-                    .entry(*column)
-                    .or_default()
-                    .insert(*number, *requests);
+                let known = columns.entry(*column).or_default();
+                known.insert(*number, *requests);
             }
             if columns.is_empty() {
                 continue;

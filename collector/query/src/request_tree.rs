@@ -56,11 +56,8 @@ pub fn tree(records: &TraceRecords) -> Vec<SpanNode<'_>> {
     let mut nodes = Vec::with_capacity(in_order.len());
     let mut seen: HashSet<u64> = HashSet::new();
     let is_root = |span: &&SpanRecord| span.parent_id == 0 || !known.contains(&span.parent_id);
-    let roots = in_order
-        .iter()
-        .copied()
-        .filter(is_root)
-        .chain(in_order.iter().copied());
+    let all = || in_order.iter().copied();
+    let roots = all().filter(is_root).chain(all());
     let mut cutter = Cutter {
         segmenter: Segmenter::default(),
         // The request itself bounds the number of labels.

@@ -160,10 +160,8 @@ impl RootSeriesPass {
         weight: Weight,
     ) {
         let seen = self.seen.at(start_ns).entry(place).or_default();
-        seen.bands
-            .entry(band_of(latency_ns))
-            .or_default()
-            .count(weight);
+        let band = seen.bands.entry(band_of(latency_ns));
+        band.or_default().count(weight);
         if has_failed {
             seen.failed.count(weight);
         }

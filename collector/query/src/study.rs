@@ -228,9 +228,8 @@ impl<Q: Question> Question for Vec<Q> {
         studied: StudyInput<'_>,
         records: Self::Records,
     ) -> Result<Self::Preparation, QueryError> {
-        self.iter()
-            .zip(records)
-            .map(|(question, records)| question.prepare(studied, records))
+        let each = self.iter().zip(records);
+        each.map(|(question, records)| question.prepare(studied, records))
             .collect()
     }
 
@@ -246,9 +245,8 @@ impl<Q: Question> Question for Vec<Q> {
         studied: StudyInput<'a>,
         prepared: &'a Self::Preparation,
     ) -> Self::Paths<'a> {
-        self.iter()
-            .zip(prepared)
-            .map(|(question, of)| question.paths(studied, of))
+        let each = self.iter().zip(prepared);
+        each.map(|(question, of)| question.paths(studied, of))
             .collect()
     }
 

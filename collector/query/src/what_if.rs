@@ -210,10 +210,9 @@ impl Pass<TraceView<'_>> for Replays<'_> {
     }
 
     fn merge(&mut self, other: Self) {
-        other
-            .by_root
-            .iter()
-            .for_each(|(root, change)| self.by_root.entry(root.clone()).or_default().merge(change));
+        for (root, change) in other.by_root {
+            self.by_root.entry(root).or_default().merge(&change);
+        }
         self.longest.merge(&other.longest);
         self.sample.merge(other.sample);
     }

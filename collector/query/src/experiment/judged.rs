@@ -61,6 +61,7 @@ impl PartRequests {
         }
         correct(&mut metrics);
         let is_unit_known = settings.unit.is_some();
+        let share = settings.share.filter(|_| is_unit_known);
         ExperimentReport {
             requests: all.requests(),
             units: all.units(),
@@ -81,10 +82,7 @@ impl PartRequests {
                 correct(&mut found);
                 found
             },
-            users: settings
-                .share
-                .filter(|_| is_unit_known)
-                .map(|share| UserBalance::of(all.units(), share)),
+            users: share.map(|share| UserBalance::of(all.units(), share)),
             load: is_unit_known.then(|| LoadBalance::of(&self.seen)).flatten(),
             mix: mix(&self.seen, &self.roots, &roots, all.requests()),
             left_out,
@@ -218,10 +216,8 @@ fn compared(
 /// Corrects the p-values for the number of metrics (Benjamini and Hochberg), because each
 /// comparison is a further chance of a false positive.
 fn correct(metrics: &mut [ComparedMetric]) {
-    let p_values: Vec<f64> = metrics
-        .iter()
-        .filter_map(|of| of.effect.as_ref().ok().map(|effect| effect.p_value))
-        .collect();
+    let effects = metrics.iter().filter_map(|of| of.effect.as_ref().ok());
+    let p_values: Vec<f64> = effects.map(|effect| effect.p_value).collect();
     let answered = metrics.iter_mut().filter(|of| of.effect.is_ok());
     for (of, q_value) in answered.zip(benjamini_hochberg(&p_values)) {
         of.q_value = Some(q_value);

@@ -69,10 +69,8 @@ impl StatedAttributes {
         let mut numbers = Numbers::default();
         let mut incarnations = Incarnations::default();
         for (period, is_later) in periods.into_iter().zip([false, true]) {
-            let of_period = contrast
-                .requests
-                .iter()
-                .filter(|request| request.is_later == is_later);
+            let all = contrast.requests.iter();
+            let of_period = all.filter(|request| request.is_later == is_later);
             let wanted: BTreeMap<TraceId, &ContrastRequest> =
                 of_period.map(|request| (request.id, request)).collect();
             for found in requests(period, &wanted, &contrast.template)? {
@@ -207,10 +205,8 @@ fn requests(
         found.incarnations.observe(contrasted.is_later, &said);
         let starts = records.spans.iter().map(|span| span.start_ns);
         let starts = starts.chain(records.events.iter().map(|event| event.ts_ns));
-        let mut parameters: Vec<(Parameter, Arc<str>)> = said
-            .into_iter()
-            .map(|said| (said.parameter, said.text))
-            .collect();
+        let said = said.into_iter().map(|said| (said.parameter, said.text));
+        let mut parameters: Vec<(Parameter, Arc<str>)> = said.collect();
         parameters.dedup();
         let request = ExplainedRequest {
             id: records.id,

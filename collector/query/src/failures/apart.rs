@@ -62,10 +62,8 @@ impl RequestSample {
     /// Returns at most [`READ_MAX`] of the kept requests that began at `from_ns` or later, and the
     /// number of observed requests for which each of them stands.
     fn since(&self, from_ns: i64) -> (Vec<(TraceId, Weight)>, f64) {
-        let later = self
-            .kept
-            .iter()
-            .filter(|(_, (_, start_ns))| *start_ns >= from_ns);
+        let kept = self.kept.iter();
+        let later = kept.filter(|(_, (_, start_ns))| *start_ns >= from_ns);
         let mut later: Vec<_> = later.map(|((_, id), (weight, _))| (*id, *weight)).collect();
         let kept = later.len();
         later.truncate(READ_MAX);
@@ -168,10 +166,8 @@ fn explained(records: &mut TraceRecords, wanted: &WantedRequest) -> ExplainedReq
     let start_ns = starts.min().unwrap_or_default();
     let ends = records.spans.iter().map(|span| span.end_ns);
     let end_ns = ends.max().unwrap_or(start_ns);
-    let mut parameters: Vec<(Parameter, Arc<str>)> = said
-        .into_iter()
-        .map(|said| (said.parameter, said.text))
-        .collect();
+    let said = said.into_iter().map(|said| (said.parameter, said.text));
+    let mut parameters: Vec<(Parameter, Arc<str>)> = said.collect();
     parameters.dedup();
     ExplainedRequest {
         id: records.id,

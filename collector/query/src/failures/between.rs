@@ -42,10 +42,8 @@ pub(in super::super) fn failure_shifts([before, after]: &[OutcomePass; 2]) -> Ve
     let both = |name: &String| [before, after].map(|of| of.roots.get(name).unwrap_or(&none));
     let failed =
         |name: &String| -> WeightedCount { both(name).iter().map(|of| of.outcomes.failed).sum() };
-    let mut names: Vec<&String> = names
-        .into_iter()
-        .filter(|name| !failed(name).is_zero())
-        .collect();
+    let failing = names.into_iter().filter(|name| !failed(name).is_zero());
+    let mut names: Vec<&String> = failing.collect();
     names.sort_by_key(|name| std::cmp::Reverse(failed(name).rounded()));
     names.truncate(ROOTS_SEARCHED);
     let p_max = FALSE_ALARMS_MAX / names.len().max(1) as f64;
@@ -68,11 +66,9 @@ pub(in super::super) fn failure_shifts([before, after]: &[OutcomePass; 2]) -> Ve
 }
 
 fn origins(root: &str, passes: [&OutcomePass; 2], outcomes: [Outcomes; 2]) -> Vec<OriginShift> {
-    let groups: BTreeSet<&FailureGroup> = passes
-        .iter()
-        .flat_map(|pass| pass.origins.groups.keys())
-        .filter(|group| group.root == root && group.has_reached_root)
-        .collect();
+    let is_own = |group: &&FailureGroup| group.root == root && group.has_reached_root;
+    let groups = passes.iter().flat_map(|pass| pass.origins.groups.keys());
+    let groups: BTreeSet<&FailureGroup> = groups.filter(is_own).collect();
     let shift = |group: &FailureGroup| {
         let failures = passes.map(|pass| {
             let known = pass.origins.groups.get(group);

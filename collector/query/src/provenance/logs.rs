@@ -57,11 +57,9 @@ impl<'a> std::ops::Deref for ProvenanceLogs<'a> {
 impl ProvenanceLogs<'_> {
     /// Returns the ids of all outputs (backward) or sources (forward).
     pub fn ids(&self, direction: Direction) -> impl Iterator<Item = u64> {
-        let items = self
-            .with_item
-            .keys()
-            .filter(move |item| item.0 == direction);
-        items.map(|item| item.1)
+        let items = self.with_item.keys();
+        let own = items.filter(move |item| item.0 == direction);
+        own.map(|item| item.1)
     }
 
     /// Returns the logs with an item, and their indexes.
@@ -211,10 +209,8 @@ impl ProvenanceLogs<'_> {
             });
         }
         let parts = logs.flat_map(|(_, log)| log.parts(direction));
-        let known: ByteRanges = parts
-            .filter(|part| part.0 == id)
-            .map(|part| part.1)
-            .collect();
+        let own = parts.filter(|part| part.0 == id);
+        let known: ByteRanges = own.map(|part| part.1).collect();
         let bytes = bytes.unwrap_or(0..u64::MAX);
         let asked: ByteRanges = known.within(bytes).collect();
         if asked.is_empty() {

@@ -25,6 +25,7 @@ pub(super) struct ShardSettings {
 
 impl ShardSettings {
     pub(super) fn of(source: &Source, selection: Selection, settings: &InferSettings) -> Self {
+        let exclude = settings.exclude.as_ref().map(Regex::as_str);
         Self {
             since_ns: selection.range.since_ns,
             until_ns: selection.range.until_ns,
@@ -34,10 +35,7 @@ impl ShardSettings {
             include_incomplete: selection.include_incomplete,
             trust_clocks: selection.trust_clocks,
             tolerance: settings.tolerance,
-            exclude: settings
-                .exclude
-                .as_ref()
-                .map(|exclude| exclude.as_str().to_owned()),
+            exclude: exclude.map(str::to_owned),
             trailing_elements: settings.trailing_elements,
             max_segments: settings.max_segments as u64,
         }

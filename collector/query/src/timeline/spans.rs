@@ -59,16 +59,11 @@ impl Spans {
     pub(super) fn whole(&self, windows: &[(i64, i64)]) -> HashSet<u64> {
         let is_whole = |&(start_ns, end_ns, is_cut): &(i64, i64, bool)| {
             let after = windows.partition_point(|window| window.0 <= start_ns);
-            !is_cut
-                && after
-                    .checked_sub(1)
-                    .is_some_and(|place| end_ns < windows[place].1)
+            let last = after.checked_sub(1);
+            !is_cut && last.is_some_and(|place| end_ns < windows[place].1)
         };
-        self.bounds
-            .iter()
-            .filter(|(_, bounds)| is_whole(bounds))
-            .map(|(&trace, _)| trace)
-            .collect()
+        let whole = self.bounds.iter().filter(|(_, bounds)| is_whole(bounds));
+        whole.map(|(&trace, _)| trace).collect()
     }
 }
 
@@ -101,10 +96,8 @@ pub(super) fn spans(
         // Windows open and close by the recorded times.
         for span in &records.spans {
             let is_cut = span.flags.0 & CUT.0 != 0;
-            let bounds = spans
-                .bounds
-                .entry(low)
-                .or_insert((span.start_ns, span.end_ns, is_cut));
+            let own = (span.start_ns, span.end_ns, is_cut);
+            let bounds = spans.bounds.entry(low).or_insert(own);
             *bounds = (
                 bounds.0.min(span.start_ns),
                 bounds.1.max(span.end_ns),
