@@ -96,10 +96,7 @@ pub enum ClusterError {
 }
 
 fn listed(failures: &[(String, WorkerFailure)]) -> String {
-    failures
-        .iter()
-        .fold(String::new(), |mut text, (worker, failure)| {
-            let _ = write!(text, "\n  worker {worker}: {failure}");
-            text
-        })
+    let failures = failures.iter();
+    let lines = failures.map(|(worker, failure)| format!("\n  worker {worker}: {failure}"));
+    lines.collect()
 }

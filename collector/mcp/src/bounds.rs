@@ -64,12 +64,7 @@ pub(crate) fn bounded(mut value: Value, bytes_max: usize) -> Result<BoundedJson,
 
 fn longest_list(value: &Value) -> usize {
     match value {
-        Value::Array(items) => items
-            .iter()
-            .map(longest_list)
-            .max()
-            .unwrap_or(0)
-            .max(items.len()),
+        Value::Array(items) => items.iter().map(longest_list).fold(items.len(), usize::max),
         Value::Object(fields) => fields.values().map(longest_list).max().unwrap_or(0),
         _ => 0,
     }

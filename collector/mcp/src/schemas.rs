@@ -6,10 +6,8 @@ use stroboscope_reports::registry::{Entry, schema_document};
 
 /// Returns the schema of the arguments, from the form of the report.
 pub(crate) fn input_schema(form: &VerbPage) -> Map<String, Value> {
-    let properties = form
-        .fields
-        .iter()
-        .map(|field| (field.name.clone(), property(field)));
+    let fields = form.fields.iter();
+    let properties = fields.map(|field| (field.name.clone(), property(field)));
     let properties: Map<String, Value> = properties.collect();
     let required = form.fields.iter().filter(|field| field.is_required);
     let required: Vec<&str> = required.map(|field| &*field.name).collect();

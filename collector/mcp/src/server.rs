@@ -127,10 +127,8 @@ impl ServerHandler for ToolServer {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.tools
-            .definitions()
-            .find(|tool| tool.name == name)
-            .cloned()
+        let found = self.tools.definitions().find(|tool| tool.name == name);
+        found.cloned()
     }
 
     async fn list_tools(

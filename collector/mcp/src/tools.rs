@@ -119,10 +119,8 @@ impl Tools {
         arguments: Map<String, Value>,
         site: Option<&str>,
     ) -> Option<CallToolResult> {
-        let report = self
-            .reports
-            .iter()
-            .find(|report| report.page.name == name)?;
+        let mut reports = self.reports.iter();
+        let report = reports.find(|report| report.page.name == name)?;
         let answer = || self.answer(report, arguments, site);
         let answer = catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| {
             Err(Failure {

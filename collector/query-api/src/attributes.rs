@@ -39,12 +39,8 @@ pub(crate) fn attribute_values(
     ];
     let mut found = BTreeSet::new();
     let begun = Instant::now();
-    for object in store
-        .list(StoreTable::Spans)
-        .unwrap_or_default()
-        .iter()
-        .rev()
-    {
+    let objects = store.list(StoreTable::Spans).unwrap_or_default();
+    for object in objects.iter().rev() {
         for name in names {
             for (prefix, kind) in types {
                 let column = format!("{prefix}:{name}");
@@ -81,23 +77,16 @@ fn add_values(
     };
     if let Some(texts) = any.downcast_ref::<DictionaryArray<Int32Type>>() {
         let values = texts.values().as_any().downcast_ref::<StringArray>();
-        let values = values
-            .into_iter()
-            .flat_map(|values| values.iter().flatten());
-        values.for_each(|value| add(value.to_owned()));
+        let values = values.into_iter().flat_map(|values| values.iter());
+        values.flatten().for_each(|value| add(value.to_owned()));
     } else if let Some(ints) = any.downcast_ref::<Int64Array>() {
-        ints.iter()
-            .flatten()
-            .for_each(|value| add(value.to_string()));
+        let ints = ints.iter().flatten();
+        ints.for_each(|value| add(value.to_string()));
     } else if let Some(reals) = any.downcast_ref::<Float64Array>() {
-        reals
-            .iter()
-            .flatten()
-            .for_each(|value| add(value.to_string()));
+        let reals = reals.iter().flatten();
+        reals.for_each(|value| add(value.to_string()));
     } else if let Some(bools) = any.downcast_ref::<BooleanArray>() {
-        bools
-            .iter()
-            .flatten()
-            .for_each(|value| add(value.to_string()));
+        let bools = bools.iter().flatten();
+        bools.for_each(|value| add(value.to_string()));
     }
 }

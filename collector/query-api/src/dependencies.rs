@@ -17,10 +17,8 @@ pub(crate) fn calls(traces: &Traces, begins_ns: &RangeInclusive<i64>) -> Result<
     let mut calls = Calls::new();
     traces.each(begins_ns, |records| {
         let starts = records.spans.iter().map(|span| span.start_ns);
-        if starts
-            .min()
-            .is_some_and(|start_ns| begins_ns.contains(&start_ns))
-        {
+        let start_ns = starts.min();
+        if start_ns.is_some_and(|start_ns| begins_ns.contains(&start_ns)) {
             count(records, &mut calls);
         }
     })?;
@@ -28,17 +26,14 @@ pub(crate) fn calls(traces: &Traces, begins_ns: &RangeInclusive<i64>) -> Result<
 }
 
 fn count(records: &TraceRecords, calls: &mut Calls) {
-    let service_of: HashMap<u64, &str> = records
-        .spans
-        .iter()
-        .map(|span| (span.span_id, &*span.service))
-        .collect();
+    let spans = records.spans.iter();
+    let named = spans.map(|span| (span.span_id, &*span.service));
+    let service_of: HashMap<u64, &str> = named.collect();
     for span in &records.spans {
         let parent = service_of.get(&span.parent_id);
         if let Some(parent) = parent.filter(|parent| **parent != &*span.service) {
-            *calls
-                .entry(((*parent).to_owned(), span.service.to_string()))
-                .or_default() += 1;
+            let pair = ((*parent).to_owned(), span.service.to_string());
+            *calls.entry(pair).or_default() += 1;
         }
     }
 }

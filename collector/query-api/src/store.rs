@@ -207,10 +207,8 @@ impl Traces {
         let ranges = files.ranges(threads.min(THREADS_MAX), RANGE_ROWS_MIN);
         let of_range = |range: &IdRange| search.latest_of(&files, range, ranges.len());
         let mut found: BTreeSet<Key> = std::thread::scope(|scope| {
-            let threads: Vec<_> = ranges
-                .iter()
-                .map(|range| scope.spawn(move || of_range(range)))
-                .collect();
+            let spawn = |range| scope.spawn(move || of_range(range));
+            let threads: Vec<_> = ranges.iter().map(spawn).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, BTreeSet<Key>>| {
                 thread
                     .join()

@@ -102,10 +102,8 @@ impl StoredTrace {
     #[must_use]
     pub fn root(&self) -> Option<&TraceSpan> {
         let is_root = |span: &&TraceSpan| span.stored.parent_id == 0;
-        self.spans
-            .iter()
-            .find(is_root)
-            .or_else(|| self.orphans().next())
+        let root = self.spans.iter().find(is_root);
+        root.or_else(|| self.orphans().next())
     }
 
     /// Returns the spans that name a parent which is not in the trace.

@@ -41,17 +41,13 @@ use crate::StoredTable;
 pub(super) fn traces_view(tables: &[StoredTable]) -> String {
     let stored = |table: StoreTable| tables.iter().find(|of| of.table == table);
     let grouped = |of: &StoredTable, others: &str| {
-        let names = of.table.record_columns().into_iter();
-        let elements = of
-            .attributes
-            .iter()
-            .filter(|field| is_element(field.name()));
         let field = |name: &str| format!("'{name}', \"{name}\"");
-        let fields: Vec<String> = names
-            .map(|column| field(column.name))
-            .chain(elements.map(|column| field(column.name())))
-            .collect();
-        let (name, fields) = (of.table.name(), fields.join(", "));
+        let names = of.table.record_columns().into_iter();
+        let names = names.map(|column| field(column.name));
+        let elements = of.attributes.iter();
+        let elements = elements.filter(|column| is_element(column.name()));
+        let elements = elements.map(|column| field(column.name()));
+        let fields: Vec<String> = names.chain(elements).collect();
         format!(
             "SELECT trace_id, array_agg(named_struct({fields})) AS {name}{others} FROM {name} GROUP BY trace_id"
         )
@@ -160,10 +156,8 @@ impl Clocks {
                 found.map_err(|error| error.to_string())
             })
         });
-        found
-            .as_ref()
-            .map(Option::as_ref)
-            .map_err(|error| DataFusionError::Execution(error.clone()))
+        let found = found.as_ref().map(Option::as_ref);
+        found.map_err(|error| DataFusionError::Execution(error.clone()))
     }
 }
 
@@ -275,11 +269,8 @@ fn lists(column: &ArrayRef) -> Option<ListArray> {
 
 fn rows_of(lists: Option<&ListArray>, row: usize) -> Option<StructArray> {
     let lists = lists.filter(|lists| lists.is_valid(row))?;
-    lists
-        .value(row)
-        .as_any()
-        .downcast_ref::<StructArray>()
-        .cloned()
+    let row = lists.value(row);
+    row.as_any().downcast_ref::<StructArray>().cloned()
 }
 
 /// Converts structs to rows of their table. Casts each field to the column's type, because an

@@ -117,21 +117,13 @@ impl FindQuery {
         };
         // A cut span took at least its recorded duration.
         let took_ns = span.end_ns.saturating_sub(span.start_ns);
-        let cuts = [
-            SpanFlags::CUT_OPEN,
-            SpanFlags::CUT_CLOSE,
-            SpanFlags::UNFINISHED,
-        ];
-        let is_cut = cuts.iter().any(|flag| span.flags.contains(*flag));
-        let took_ns_max = if is_cut { i64::MAX } else { took_ns };
+        let took_ns_max = if span.is_whole() { took_ns } else { i64::MAX };
+        let mut tags = self.tags.iter();
         is_it(&self.service, &span.service)
             && is_it(&self.operation, &span.name)
             && self.duration_ns.contains(&took_ns)
             && self.duration_ns.contains(&took_ns_max)
-            && self
-                .tags
-                .iter()
-                .all(|(key, value)| has_tag(span, records, key, value))
+            && tags.all(|(key, value)| has_tag(span, records, key, value))
     }
 }
 

@@ -51,24 +51,16 @@ fn list_or_null(texts: &[String]) -> Value {
 
 fn process_json(span: &TraceSpan, parts: &SpanParts) -> Value {
     let of_service = |pair: &&KeyValue| pair.key != "service.name";
-    let tags: Vec<Value> = parts
-        .resource
-        .attributes
-        .iter()
-        .filter(of_service)
-        .map(tag_json)
-        .collect();
+    let own = parts.resource.attributes.iter().filter(of_service);
+    let tags: Vec<Value> = own.map(tag_json).collect();
     json!({"serviceName": span.stored.service, "tags": tags})
 }
 
 fn span_json(trace_id: &str, span: &TraceSpan, parts: &SpanParts, process: &str) -> Value {
     let stored = &span.stored;
     let mut references = Vec::new();
-    let follows = parts
-        .span
-        .attributes
-        .iter()
-        .any(|pair| pair.key == "follows_from");
+    let mut attributes = parts.span.attributes.iter();
+    let follows = attributes.any(|pair| pair.key == "follows_from");
     if stored.parent_id != 0 {
         let parent = format!("{:016x}", stored.parent_id);
         let ref_type = if follows { "FOLLOWS_FROM" } else { "CHILD_OF" };
@@ -126,10 +118,8 @@ fn tags(span: &TraceSpan, parts: &SpanParts) -> Vec<Value> {
     say("otel.status_description", message);
     say("w3c.tracestate", &own.trace_state);
     // Jaeger's pages mark failed spans by this tag, and do not accept a message in it.
-    let says_error = own
-        .attributes
-        .iter()
-        .any(|pair| pair.key == "error" && !is_error_message(pair));
+    let mut attributes = own.attributes.iter();
+    let says_error = attributes.any(|pair| pair.key == "error" && !is_error_message(pair));
     if span.is_error() && !says_error {
         tags.push(json!({"key": "error", "type": "bool", "value": true}));
     }
@@ -200,17 +190,12 @@ fn plain(kind: &AnyKind) -> Value {
                 .collect();
             json!(pairs)
         }
+        AnyKind::Int(int) => (*int).into(),
         other => {
             let kind = Some(other.clone());
             let typed = any_json(&AnyValue { kind });
-            let (_, value) = typed
-                .as_object()
-                .and_then(|typed| typed.iter().next())
-                .map_or(("", Value::Null), |(kind, value)| (&**kind, value.clone()));
-            match (other, value) {
-                (AnyKind::Int(int), _) => (*int).into(),
-                (_, value) => value,
-            }
+            let value = typed.as_object().and_then(|typed| typed.values().next());
+            value.cloned().unwrap_or_default()
         }
     }
 }

@@ -133,10 +133,8 @@ fn found(
     let most = most.unwrap_or(VALUES).min(VALUES) as usize;
     let services = || traces.catalogue.services(&traces.store);
     let keywords = |words: &[&str]| {
-        words
-            .iter()
-            .map(|word| ("keyword", (*word).to_owned()))
-            .collect()
+        let words = words.iter();
+        words.map(|word| ("keyword", (*word).to_owned())).collect()
     };
     let texts = |texts: BTreeSet<String>| {
         let texts = texts.into_iter().take(most);
