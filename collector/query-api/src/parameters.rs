@@ -50,13 +50,11 @@ impl Parameters {
 
     /// Parses the parameter with one of these names as a whole number.
     pub(crate) fn number(&self, names: &[&str]) -> Result<Option<u64>, BadParameter> {
-        let wrong = |text: &str| {
-            let name = names.first().copied().unwrap_or_default();
-            BadParameter(format!("{name}={text}: expected a whole number"))
+        let number = |text: &str| {
+            let number = text.parse();
+            number.map_err(|_| wrong(names, text, "a whole number"))
         };
-        self.text(names)
-            .map(|text| text.parse().map_err(|_| wrong(text)))
-            .transpose()
+        self.text(names).map(number).transpose()
     }
 
     /// Returns the maximum number of spans of a trace to return: `max_spans`, or `usize::MAX` if it
@@ -70,13 +68,9 @@ impl Parameters {
 
     /// Parses a time since the Unix epoch, or a duration, in units of `unit_ns`, to ns.
     pub(crate) fn time_ns(&self, name: &str, unit_ns: i64) -> Result<Option<i64>, BadParameter> {
-        let wrong = |text: &str| {
-            BadParameter(format!(
-                "{name}={text}: expected a whole number since the Unix epoch"
-            ))
-        };
         let ns = |text: &str| {
-            let count: i64 = text.parse().map_err(|_| wrong(text))?;
+            let wrong = |_| wrong(&[name], text, "a whole number since the Unix epoch");
+            let count: i64 = text.parse().map_err(wrong)?;
             Ok(count.saturating_mul(unit_ns))
         };
         self.text(&[name]).map(ns).transpose()
@@ -87,12 +81,10 @@ impl Parameters {
         let Some(text) = self.text(names) else {
             return Ok(None);
         };
-        let name = names.first().copied().unwrap_or_default();
         let parsed = DateTime::parse_from_rfc3339(text);
         let parsed = parsed.map_err(|error| {
-            BadParameter(format!(
-                "{name}={text}: expected a time such as 2026-03-01T12:00:00.5Z ({error})"
-            ))
+            let expected = format!("a time such as 2026-03-01T12:00:00.5Z ({error})");
+            wrong(names, text, &expected)
         })?;
         // Times outside the range, from 1677 to 2262, become its nearer end.
         let end = if parsed.timestamp() < 0 {
@@ -105,20 +97,13 @@ impl Parameters {
 
     /// Parses a duration such as `1h30m` or `1.2s` to ns; a plain `0` needs no unit.
     pub(crate) fn duration_ns(&self, names: &[&str]) -> Result<Option<i64>, BadParameter> {
-        let wrong = |text: &str| {
-            let name = names.first().copied().unwrap_or_default();
-            BadParameter(format!(
-                "{name}={text}: expected a duration such as 1.2s, 100ms or 500us"
-            ))
+        let ns = |text: &str| match text {
+            "0" => Ok(0),
+            text => parse_ns(text)
+                .and_then(|ns| i64::try_from(ns).ok())
+                .ok_or_else(|| wrong(names, text, "a duration such as 1.2s, 100ms or 500us")),
         };
-        self.text(names)
-            .map(|text| match text {
-                "0" => Ok(0),
-                text => parse_ns(text)
-                    .and_then(|ns| i64::try_from(ns).ok())
-                    .ok_or_else(|| wrong(text)),
-            })
-            .transpose()
+        self.text(names).map(ns).transpose()
     }
 
     /// Parses a JSON object, and returns its values as texts: strings as they are, others as JSON.
@@ -127,19 +112,21 @@ impl Parameters {
         let Some(text) = self.text(names) else {
             return Ok(BTreeMap::new());
         };
-        let name = names.first().copied().unwrap_or_default();
         let parsed: Result<BTreeMap<String, serde_json::Value>, _> = serde_json::from_str(text);
-        let parsed = parsed.map_err(|error| {
-            BadParameter(format!(
-                "{name}={text}: expected an object of JSON ({error})"
-            ))
-        })?;
+        let parsed =
+            parsed.map_err(|error| wrong(names, text, &format!("an object of JSON ({error})")))?;
         let as_text = |(key, value): (String, serde_json::Value)| match value {
             serde_json::Value::String(text) => (key, text),
             other => (key, other.to_string()),
         };
         Ok(parsed.into_iter().map(as_text).collect())
     }
+}
+
+/// Returns the error for a value that is not as expected. The first name stands for all.
+fn wrong(names: &[&str], text: &str, expected: &str) -> BadParameter {
+    let name = names.first().copied().unwrap_or_default();
+    BadParameter(format!("{name}={text}: expected {expected}"))
 }
 
 #[cfg(test)]
