@@ -13,7 +13,6 @@ use stroboscope_analysis::breakdown::{
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceRecords;
 
-use super::attribute_names::no_such_attribute;
 use super::categories::{Categories, CategoryEvidence, CategoryRule};
 use super::notes::Notes;
 use super::query_error::QueryError;
@@ -104,11 +103,7 @@ impl Question for BreakdownQuestion {
         let categories = evidence.categories(studied)?;
         let edges = match (&self.by, &values) {
             (Some(by), Some(values)) if values.is_empty() => {
-                return Err(no_such_attribute(
-                    studied.source,
-                    studied.selection,
-                    &by.attribute,
-                ));
+                return Err(studied.no_such_attribute(&by.attribute));
             }
             (Some(by), Some(values)) => values.edges(by.quantiles),
             _ => None,

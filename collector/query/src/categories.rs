@@ -11,7 +11,6 @@ use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
 use stroboscope_analysis::pass::Pass;
 use stroboscope_analysis::record::TraceRecords;
 
-use super::attribute_names::no_such_attribute;
 use super::inference::Inference;
 use super::notes::Notes;
 use super::query_error::QueryError;
@@ -142,10 +141,8 @@ impl CategoryEvidence {
     /// # Errors
     /// Fails if the model has segments and none of their operations has the attribute of the rule.
     pub(super) fn categories(&self, studied: StudyInput<'_>) -> Result<Categories, QueryError> {
-        self.known_categories(studied.inference).ok_or_else(|| {
-            let attribute = self.rule.attribute_name();
-            no_such_attribute(studied.source, studied.selection, attribute)
-        })
+        let known = self.known_categories(studied.inference);
+        known.ok_or_else(|| studied.no_such_attribute(self.rule.attribute_name()))
     }
 
     /// Returns the categories of the model's segments; `None` if the model has segments and none of
@@ -282,7 +279,7 @@ pub(super) fn totals(aggregate: &PathAggregate, categories: &Categories) -> Vec<
         totals.critical_wait_ns += statistics.critical_wait_ns;
         totals.summed_delay_ns += statistics.duration.sum_ns() - statistics.after_answer_ns;
         totals.after_answer_ns += statistics.after_answer_ns;
-        totals.shares = totals.shares + statistics.shares();
+        totals.shares += statistics.shares();
     }
     let mut totals: Vec<_> = by_category.into_values().collect();
     // The sort is stable, so equals stay in order of their numbers.

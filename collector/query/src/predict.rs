@@ -11,7 +11,7 @@ use stroboscope_analysis::prediction::{PredictionQuality, SlackHistory, rank};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::slack_validation::ServerTime;
 
-use super::attribute_names::{AttributeCounts, no_such_attribute};
+use super::attribute_names::AttributeCounts;
 use super::categories::{Categories, CategoryChoice, CategoryEvidence, CategoryRule};
 use super::notes::Notes;
 use super::query_error::QueryError;
@@ -94,11 +94,7 @@ impl Question for PredictSettings {
         };
         let mut wanted = self.attributes.iter();
         if let Some(missing) = wanted.find(|attribute| !counts.has(attribute)) {
-            return Err(no_such_attribute(
-                studied.source,
-                studied.selection,
-                missing,
-            ));
+            return Err(studied.no_such_attribute(missing));
         }
         if attributes.is_empty() {
             return Err(QueryError::NoAttributes);

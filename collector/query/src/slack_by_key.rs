@@ -7,7 +7,6 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::slack_by_key::{ComponentSlack, Components, SlackByKey};
 use stroboscope_tradeoff::SlackModel;
 
-use super::attribute_names::no_such_attribute;
 use super::categories::CategoryRule;
 use super::notes::Notes;
 use super::query_error::QueryError;
@@ -69,11 +68,7 @@ impl Question for SlackModelSettings {
         records: IsKeySaid,
     ) -> Result<(Attribute, Components), QueryError> {
         if !records.is_said {
-            return Err(no_such_attribute(
-                studied.source,
-                studied.selection,
-                &self.key,
-            ));
+            return Err(studied.no_such_attribute(&self.key));
         }
         let components = Components::of(studied.inference.model.labels(), &self.components);
         if let Some(unknown) = components.unknown().next() {

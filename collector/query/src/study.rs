@@ -12,6 +12,7 @@ use stroboscope_analysis::critical_path::SlackUse;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceRecords;
 
+use super::attribute_names::no_such_attribute;
 use super::cutter::Cutter;
 use super::infer::infer_riding;
 use super::infer_settings::InferSettings;
@@ -419,6 +420,11 @@ impl Study {
 }
 
 impl<'a> StudyInput<'a> {
+    /// Returns the error for an attribute that a question did not find.
+    pub(super) fn no_such_attribute(self, attribute: &str) -> QueryError {
+        no_such_attribute(self.source, self.selection, attribute)
+    }
+
     /// Runs a question's pass over records of the traces with these ids; `None` for no traces.
     pub(super) fn over_records<Q: Question>(
         self,
@@ -433,15 +439,11 @@ impl<'a> StudyInput<'a> {
         let keys = question.record_keys();
         let parts = self.source.parts_between(times_ns, ids, &keys)?;
         let passes = (0..parts.count()).map(|_| question.records()).collect();
-        let (passes, _) = self.source.fold(
-            question.what(),
-            self.selection,
-            &parts,
-            passes,
-            |pass, records, _| {
-                pass.observe(records);
-            },
-        )?;
+        let visit = |pass: &mut Q::Records, records: &mut TraceRecords, _: &mut Notes| {
+            pass.observe(records);
+        };
+        let (what, selection) = (question.what(), self.selection);
+        let (passes, _) = self.source.fold(what, selection, &parts, passes, visit)?;
         passes.into_iter().for_each(|of_part| whole.merge(of_part));
         Ok(whole)
     }
@@ -466,11 +468,10 @@ impl<'a> StudyInput<'a> {
         type Worker<'a, Q> = (Cutter, <Q as Question>::Paths<'a>);
         let visit = |(cutter, pass): &mut Worker<'a, Q>, records: &mut TraceRecords, _: &mut _| {
             let (trace, path) = cutter.path_for(self.inference, records, slack);
-            let labels = &cutter.labels;
             pass.observe(&TraceView {
                 records,
                 trace: &trace,
-                labels,
+                labels: &cutter.labels,
                 path: &path,
             });
         };
@@ -479,13 +480,11 @@ impl<'a> StudyInput<'a> {
             Q::pass_over(pass, records);
         };
         let (after, finish) = (|_: &mut _| Ok(0), |worker| worker);
-        let (workers, mut notes) = self.source.fold_to(
-            question.what(),
-            self.selection,
-            &parts,
-            workers,
-            (visit, pass_over, after, finish),
-        )?;
+        let made = (visit, pass_over, after, finish);
+        let (what, selection) = (question.what(), self.selection);
+        let (workers, mut notes) = self
+            .source
+            .fold_to(what, selection, &parts, workers, made)?;
         for (cutter, of_part) in workers {
             cutter.add_to(&mut notes);
             whole.merge(of_part);
