@@ -163,13 +163,8 @@ pub struct SlowGroups {
 
 impl Pass<TraceView<'_>> for SlowAndOthers<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let TraceView {
-            records,
-            trace,
-            path,
-            ..
-        } = seen;
-        let root = records.root_name();
+        let (trace, path) = (seen.trace, seen.path);
+        let root = seen.records.root_name();
         let own_ns = self.thresholds_ns.get(&*root);
         let threshold_ns = own_ns.or_else(|| self.thresholds_ns.get(OTHER_ROOTS));
         // A root operation has no threshold if all its requests have a latency of 0. None of them

@@ -134,13 +134,11 @@ impl Question for BreakdownQuestion {
         paths: Broken<'_>,
         notes: Notes,
     ) -> Result<BreakdownReport, QueryError> {
-        let Broken { whole, strata, .. } = paths;
-        let (categories, edges) = (by.categories.clone(), by.edges.clone());
         Ok(BreakdownReport {
-            categories,
-            whole,
-            strata,
-            edges,
+            categories: by.categories.clone(),
+            whole: paths.whole,
+            strata: paths.strata,
+            edges: by.edges.clone(),
             notes: notes.weighing(WeightUse::Everything),
         })
     }
@@ -156,20 +154,13 @@ pub struct Broken<'a> {
 
 impl Pass<TraceView<'_>> for Broken<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let Strata {
-            categories,
-            attribute,
-            edges,
-        } = self.by;
-        let weight = seen.weight();
-        self.whole
-            .observe(seen.path, weight, |segment| categories.of(segment));
-        if let Some(attribute) = attribute {
+        let (by, weight) = (self.by, seen.weight());
+        let category = |segment| by.categories.of(segment);
+        self.whole.observe(seen.path, weight, category);
+        if let Some(attribute) = &by.attribute {
             let value = attribute.of_request(seen.records);
-            let stratum = stratum(value.as_deref(), edges.as_deref());
-            self.strata.observe(&stratum, seen.path, weight, |segment| {
-                categories.of(segment)
-            });
+            let stratum = stratum(value.as_deref(), by.edges.as_deref());
+            self.strata.observe(&stratum, seen.path, weight, category);
         }
     }
 
@@ -229,11 +220,10 @@ impl Pass<TraceRecords> for Values {
 
 impl Values {
     fn of(attribute: &str) -> Self {
-        let (sample, some) = (QuantileSample::default(), BTreeSet::new());
         Self {
             attribute: Attribute::named(attribute),
-            sample,
-            some,
+            sample: QuantileSample::default(),
+            some: BTreeSet::new(),
             has_texts: false,
         }
     }

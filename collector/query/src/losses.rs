@@ -30,18 +30,11 @@ pub fn losses(batches: impl Iterator<Item = BatchRead>) -> Vec<ProcessLoss> {
         let losses = batch.losses.iter();
         let lost = losses.filter(|(cause, _)| loses_records(cause));
         let records = lost.fold(0u64, |sum, (_, records)| sum.saturating_add(*records));
-        let BatchRead {
-            process,
-            sequence,
-            from_ns,
-            to_ns,
-            ..
-        } = batch;
         watch.take(BatchLosses {
-            process,
-            sequence,
-            from_ns,
-            to_ns,
+            process: batch.process,
+            sequence: batch.sequence,
+            from_ns: batch.from_ns,
+            to_ns: batch.to_ns,
             records,
         })
     };

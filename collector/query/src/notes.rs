@@ -115,25 +115,16 @@ impl Notes {
     /// read.
     #[must_use]
     pub fn of_unread(damage: Vec<Damage>, large_traces: u64) -> Self {
-        let left_out = LeftOut {
-            large_traces,
-            ..LeftOut::default()
-        };
-        Self {
-            damage,
-            left_out,
-            ..Self::default()
-        }
+        let mut notes = Self::default();
+        (notes.damage, notes.left_out.large_traces) = (damage, large_traces);
+        notes
     }
 
     /// Adds the damaged files that another reading of the same store found. If it left out more
     /// large traces, takes its number of them. Returns the increase of this number.
     pub(super) fn add_unread(&mut self, reading: Notes) -> u64 {
-        let (large, before) = (
-            reading.left_out.large_traces,
-            &mut self.left_out.large_traces,
-        );
-        let more = large.saturating_sub(*before);
+        let before = &mut self.left_out.large_traces;
+        let more = reading.left_out.large_traces.saturating_sub(*before);
         *before += more;
         self.add_damage(reading.damage);
         more
@@ -189,56 +180,33 @@ pub(super) struct KeptNotes {
 
 impl KeptNotes {
     pub(super) fn of(notes: &Notes) -> Self {
-        let Notes {
-            traces,
-            complete_traces,
-            fragments,
-            excluded_segments,
-            left_out,
-            ..
-        } = *notes;
-        let sampling = notes.sampling.clone();
-        let (incomplete, diagnostics) = (notes.incomplete.clone(), notes.diagnostics.clone());
-        let (roots, connections) = (notes.roots.clone(), notes.connections.clone());
         Self {
-            traces,
-            complete_traces,
-            fragments,
-            connections,
-            incomplete,
-            diagnostics,
-            roots,
-            excluded_segments,
-            left_out,
-            sampling,
+            traces: notes.traces,
+            complete_traces: notes.complete_traces,
+            fragments: notes.fragments,
+            connections: notes.connections.clone(),
+            incomplete: notes.incomplete.clone(),
+            diagnostics: notes.diagnostics.clone(),
+            roots: notes.roots.clone(),
+            excluded_segments: notes.excluded_segments,
+            left_out: notes.left_out,
+            sampling: notes.sampling.clone(),
         }
     }
 
     /// Returns complete notes, with `first` as the notes about the data directory.
     pub(super) fn with(self, first: Notes) -> Notes {
-        let Self {
-            traces,
-            complete_traces,
-            fragments,
-            connections,
-            incomplete,
-            diagnostics,
-            roots,
-            excluded_segments,
-            left_out,
-            sampling,
-        } = self;
         Notes {
-            traces,
-            complete_traces,
-            fragments,
-            connections,
-            incomplete,
-            diagnostics,
-            roots,
-            excluded_segments,
-            left_out,
-            sampling,
+            traces: self.traces,
+            complete_traces: self.complete_traces,
+            fragments: self.fragments,
+            connections: self.connections,
+            incomplete: self.incomplete,
+            diagnostics: self.diagnostics,
+            roots: self.roots,
+            excluded_segments: self.excluded_segments,
+            left_out: self.left_out,
+            sampling: self.sampling,
             ..first
         }
     }

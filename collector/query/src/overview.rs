@@ -104,23 +104,13 @@ impl Question for OverviewQuestion {
         paths: OverviewState<'_>,
         notes: Notes,
     ) -> Result<Overview, QueryError> {
-        let OverviewState {
-            aggregate,
-            breakdown,
-            server_slack,
-            examples,
-            ..
-        } = paths;
-        let totals = totals(&aggregate, categories);
-        let examples = examples.into_examples();
-        let categories = categories.clone();
         Ok(Overview {
-            aggregate,
-            categories,
-            totals,
-            breakdown,
-            server_slack,
-            examples,
+            totals: totals(&paths.aggregate, categories),
+            aggregate: paths.aggregate,
+            categories: categories.clone(),
+            breakdown: paths.breakdown,
+            server_slack: paths.server_slack,
+            examples: paths.examples.into_examples(),
             notes: notes.weighing(WeightUse::Everything),
         })
     }

@@ -52,14 +52,11 @@ impl TraceAnswer {
     }
 
     pub(super) fn made_of(records: &TraceRecords, trace: SegmentedTrace, path: TracePath) -> Self {
-        let SegmentedTrace {
-            id, name, start_ns, ..
-        } = trace;
         Self {
-            id,
-            name,
+            id: trace.id,
+            name: trace.name,
             root: records.root_operation(),
-            start_ns,
+            start_ns: trace.start_ns,
             path,
         }
     }

@@ -133,31 +133,21 @@ impl Question for PredictSettings {
         paths: PredictionPass<'_>,
         notes: Notes,
     ) -> Result<PredictReport, QueryError> {
-        let PredictionPass {
-            slack, histories, ..
-        } = paths;
-        let threshold_ns = self
-            .threshold_ns
-            .unwrap_or_else(|| slack.percentiles().p50_ns);
-        let ranked = rank(
-            histories
-                .iter()
-                .map(|(attribute, history)| (*attribute, history)),
-            threshold_ns,
-        );
-        let ranked = ranked.into_iter().map(|(attribute, quality)| {
-            (
-                attribute.to_owned(),
-                quality,
-                histories[attribute].refused(),
-            )
+        let (slack, histories) = (paths.slack, paths.histories);
+        let median_ns = || slack.percentiles().p50_ns;
+        let threshold_ns = self.threshold_ns.unwrap_or_else(median_ns);
+        let each = histories.iter();
+        let each = each.map(|(attribute, history)| (*attribute, history));
+        let ranked = rank(each, threshold_ns).into_iter();
+        let ranked = ranked.map(|(attribute, quality)| {
+            let refused = histories[attribute].refused();
+            (attribute.to_owned(), quality, refused)
         });
-        let (ranked, not_tried) = (ranked.collect(), keys.not_tried);
         Ok(PredictReport {
             threshold_ns,
-            ranked,
+            ranked: ranked.collect(),
             slack,
-            not_tried,
+            not_tried: keys.not_tried,
             notes,
         })
     }
@@ -205,19 +195,14 @@ pub struct PredictionPass<'a> {
 
 impl Pass<TraceView<'_>> for PredictionPass<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let Keys {
-            categories,
-            server,
-            attributes,
-            ..
-        } = self.keys;
-        let Some(request) = ServerTime::of(seen.path, |segment| categories.of(segment) == *server)
-        else {
+        let keys = self.keys;
+        let is_server = |segment| keys.categories.of(segment) == keys.server;
+        let Some(request) = ServerTime::of(seen.path, is_server) else {
             return;
         };
         self.slack.record(request.slack_ns);
         for (attribute, history) in &mut self.histories {
-            if let Some(value) = attributes[*attribute].of_request(seen.records) {
+            if let Some(value) = keys.attributes[*attribute].of_request(seen.records) {
                 history.observe(&value, seen.trace.start_ns, request.slack_ns);
             }
         }

@@ -37,21 +37,17 @@ pub fn check_slack(
     server: &CategoryChoice,
     buckets: usize,
 ) -> Result<SlackCheck, QueryError> {
-    let ServerSlack {
-        slack,
-        without_server,
-        server,
-    } = study.ask(&ServerSlackQuestion(server))?;
+    let found = study.ask(&ServerSlackQuestion(server))?;
     let question = ValidationQuestion {
-        slack: &slack,
+        slack: &found.slack,
         buckets,
-        server: &server,
+        server: &found.server,
     };
     let (validation, notes) = study.ask(&question)?;
     Ok(SlackCheck {
-        slack,
+        slack: found.slack,
         validation,
-        without_server,
+        without_server: found.without_server,
         notes,
     })
 }
@@ -128,14 +124,9 @@ impl Question for ServerSlackQuestion<'_> {
         paths: Slacks<'_>,
         _: Notes,
     ) -> Result<ServerSlack, QueryError> {
-        let Slacks {
-            slack,
-            without_server,
-            ..
-        } = paths;
         Ok(ServerSlack {
-            slack,
-            without_server,
+            slack: paths.slack,
+            without_server: paths.without_server,
             server: server.clone(),
         })
     }

@@ -153,22 +153,15 @@ impl Question for ReplayQuestion {
         paths: Replays<'_>,
         notes: Notes,
     ) -> Result<WhatIfReport, QueryError> {
-        let Replays {
-            by_root,
-            longest,
-            sample,
-            ..
-        } = paths;
-        let mut latency = LatencyChange::default();
+        let (by_root, mut latency) = (paths.by_root, LatencyChange::default());
         by_root.values().for_each(|of_root| latency.merge(of_root));
-        let expected = sample.expected(&latency.before, &latency.after);
-        let (by_root, waiting) = (studied.inference.ranked(by_root), self.waiting.found());
         Ok(WhatIfReport {
             segments: self.segments.clone(),
+            expected: paths.sample.expected(&latency.before, &latency.after),
             latency,
-            longest,
-            by_root,
-            waiting,
+            longest: paths.longest,
+            by_root: studied.inference.ranked(by_root),
+            waiting: self.waiting.found(),
             shared_queues: self.waiting.shared_queues(),
             expected,
             notes: notes.weighing(WeightUse::Everything),
