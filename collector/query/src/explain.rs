@@ -19,7 +19,7 @@ use super::compare::{ComparedPeriods, PeriodOf, compare};
 use super::infer_settings::InferSettings;
 use super::notes::Notes;
 use super::query_error::QueryError;
-use rows::RowsQuestion;
+use rows::{RowsQuestion, merge_rows};
 use said::{SAID, StatedAttributes};
 
 /// Subject of an explanation, by its rank among the causes or mutations of a comparison, from 1.
@@ -243,11 +243,7 @@ fn explain_compared(
                 settings: how.flow,
                 only: period.only.as_ref(),
             })?;
-            for ((tree, rows), found) in trees.iter().zip(&mut rows).zip(found) {
-                if let Some(tree) = tree {
-                    tree.merge(rows, found);
-                }
-            }
+            merge_rows(trees, &mut rows, found);
         }
         Ok(rows)
     };

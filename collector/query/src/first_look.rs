@@ -48,17 +48,12 @@ pub fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignme
 /// Fails if the store cannot be read, or if there is too little memory.
 pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstLook, QueryError> {
     let asked = format!("{selection:?} {}", source.chosen());
-    let kept = source.cache().and_then(|cache| cache.find(LOOK, &asked));
-    if let Some(Entry {
-        clocks,
-        unseen,
-        notes,
-    }) = kept
-    {
+    let kept: Option<Entry> = source.cache().and_then(|cache| cache.find(LOOK, &asked));
+    if let Some(kept) = kept {
         return Ok(FirstLook {
-            clocks: Some(clocks).filter(|clocks| !clocks.is_exact()),
-            unseen,
-            notes: notes.with(source.first_notes()),
+            clocks: Some(kept.clocks).filter(|clocks| !clocks.is_exact()),
+            unseen: kept.unseen,
+            notes: kept.notes.with(source.first_notes()),
         });
     }
     let note_unseen = |records: &TraceRecords, unseen: &mut Vec<u128>| {

@@ -42,14 +42,11 @@ pub fn infer(
     selection: Selection,
     tolerance: f64,
 ) -> Result<Inference, QueryError> {
-    infer_with(
-        source,
-        selection,
-        &InferSettings {
-            tolerance,
-            ..InferSettings::default()
-        },
-    )
+    let settings = InferSettings {
+        tolerance,
+        ..InferSettings::default()
+    };
+    infer_with(source, selection, &settings)
 }
 
 /// Infers the model like [`infer`], with the given settings.
@@ -201,19 +198,16 @@ pub(super) fn observe<R: Pass<TraceRecords>>(
     if let Some(convergence) = &mut convergence {
         convergence.finish(&model);
     }
-    let convergence =
-        convergence.map_or_else(Vec::new, |convergence| convergence.points().to_vec());
-    Ok((
-        PassResult {
-            model,
-            clocks,
-            notes,
-            convergence,
-            roots,
-            kinds,
-        },
-        rider,
-    ))
+    let convergence = convergence.map(|convergence| convergence.points().to_vec());
+    let result = PassResult {
+        model,
+        clocks,
+        notes,
+        convergence: convergence.unwrap_or_default(),
+        roots,
+        kinds,
+    };
+    Ok((result, rider))
 }
 
 /// Upper estimate of the bytes of the counters for one segment and a block of 64 segments.
@@ -246,16 +240,10 @@ const LARGE_RECORDS: usize = 1 << 14;
 impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
     fn take(&mut self, records: &mut TraceRecords, alignment: &Alignment, notes: &mut Notes) {
         self.rider.observe(records);
-        let WorkerResult {
-            model,
-            clocks,
-            roots,
-            kinds,
-            ..
-        } = &mut self.seen;
-        clocks.observe(records);
-        kinds.observe(records);
+        self.seen.clocks.observe(records);
+        self.seen.kinds.observe(records);
         alignment.apply(records);
+        let model = &mut self.seen.model;
         let (mut trace, diagnostics) = self.segmenter.segment(records, model.labels_mut());
         for diagnostic in &diagnostics {
             let flaws = notes.diagnostics.entry(diagnostic.cause().into());
@@ -277,12 +265,9 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
             }
         };
         model.observe(&trace);
-        roots.observe(
-            &records.root_name(),
-            trace.latency_ns(),
-            trace.after_answer_ns(),
-            records.weight(),
-        );
+        let (latency_ns, after_ns) = (trace.latency_ns(), trace.after_answer_ns());
+        let (roots, root) = (&mut self.seen.roots, records.root_name());
+        roots.observe(&root, latency_ns, after_ns, records.weight());
         if records.spans.len() + records.events.len() > LARGE_RECORDS {
             self.segmenter = segmenter(self.trailing_elements);
         }
@@ -301,12 +286,8 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
     }
 
     fn finish(self) -> (WorkerResult, R) {
-        (
-            WorkerResult {
-                excluded_segments: self.excluded.removed(),
-                ..self.seen
-            },
-            self.rider,
-        )
+        let mut seen = self.seen;
+        seen.excluded_segments = self.excluded.removed();
+        (seen, self.rider)
     }
 }

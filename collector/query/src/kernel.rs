@@ -70,29 +70,18 @@ struct Read {
 
 impl Read {
     fn add(&mut self, chunk: KernelChunk) {
-        let KernelChunk {
-            recording,
-            host,
-            architecture,
-            events,
-            windows,
-            clocks,
-            lost,
-            burst_config,
-            ..
-        } = chunk;
         let part = &mut self.part;
-        (part.recording, part.host, part.architecture, part.lost) =
-            (recording, host, architecture, lost);
-        if !part.burst_configs.contains(&burst_config) {
-            part.burst_configs.push(burst_config);
+        (part.recording, part.host) = (chunk.recording, chunk.host);
+        (part.architecture, part.lost) = (chunk.architecture, chunk.lost);
+        if !part.burst_configs.contains(&chunk.burst_config) {
+            part.burst_configs.push(chunk.burst_config);
         }
-        part.events.extend(events);
+        part.events.extend(chunk.events);
         let last_ns = part.clocks.samples().last().map(|sample| sample.at_ns);
-        let samples = clocks.samples().iter();
+        let samples = chunk.clocks.samples().iter();
         let new = samples.filter(|sample| last_ns.is_none_or(|last_ns| sample.at_ns > last_ns));
         new.for_each(|&sample| part.clocks.push(sample));
-        for window in windows {
+        for window in chunk.windows {
             match self.windows.last_mut() {
                 // The end of a chunk split this window.
                 Some(last) if last.close_ns == window.open_ns => last.close_ns = window.close_ns,

@@ -155,31 +155,25 @@ impl RequestRates {
         let mut seen: TimeColumns<BTreeMap<u32, u64>> = TimeColumns::default();
         let mut last_ns = None;
         let (mut ahead, mut ahead_from_ns) = (0, i64::MAX);
-        let Self {
-            roots,
-            numbers,
-            connections,
-            ..
-        } = self;
         let number = |service: &str, name: &str, is_root: bool| {
-            if !connections.begins_request(service, name, is_root) {
+            if !self.connections.begins_request(service, name, is_root) {
                 return None;
             }
             let operation = format!("{service}:{}", normalise(name));
-            if let Some(number) = numbers.get(&operation) {
+            if let Some(number) = self.numbers.get(&operation) {
                 return Some(*number);
             }
-            let free = roots.iter().position(String::is_empty);
-            let at = free.unwrap_or(roots.len());
+            let free = self.roots.iter().position(String::is_empty);
+            let at = free.unwrap_or(self.roots.len());
             let number = u32::try_from(at).ok().filter(|_| at < ROOTS_MAX);
             let Some(number) = number else {
                 return Some(OTHERS);
             };
             match free {
-                Some(at) => roots[at].clone_from(&operation),
-                None => roots.push(operation.clone()),
+                Some(at) => self.roots[at].clone_from(&operation),
+                None => self.roots.push(operation.clone()),
             }
-            numbers.insert(operation, number);
+            self.numbers.insert(operation, number);
             Some(number)
         };
         let read = visit_span_starts(source.store(), object, number, |number, start_ns| {

@@ -261,18 +261,13 @@ struct StoreFacts {
 
 impl StoreFacts {
     fn of(source: &Source, location: &Path) -> Self {
-        let Notes {
-            unsynchronised,
-            unflushed_bytes,
-            damage,
-            ..
-        } = source.first_notes();
+        let notes = source.first_notes();
         Self {
             location: location.display().to_string(),
             directory: source.name(),
-            unsynchronised,
-            unflushed_bytes,
-            damage,
+            unsynchronised: notes.unsynchronised,
+            unflushed_bytes: notes.unflushed_bytes,
+            damage: notes.damage,
         }
     }
 

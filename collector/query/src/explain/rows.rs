@@ -33,39 +33,37 @@ pub(super) struct RowsPass<'a> {
     rows: [StoredRows; 2],
 }
 
-impl RowsPass<'_> {
-    fn add_to(self, trees: [Option<&LearnedTree>; 2], into: &mut [StoredRows; 2]) {
-        for ((tree, into), rows) in trees.into_iter().zip(into).zip(self.rows) {
-            if let Some(tree) = tree {
-                tree.merge(into, rows);
-            }
+/// Adds the rows of each tree to others of the same tree.
+pub(super) fn merge_rows(
+    trees: [Option<&LearnedTree>; 2],
+    into: &mut [StoredRows; 2],
+    rows: [StoredRows; 2],
+) {
+    for ((tree, into), rows) in trees.into_iter().zip(into).zip(rows) {
+        if let Some(tree) = tree {
+            tree.merge(into, rows);
         }
     }
 }
 
 impl Pass<TraceView<'_>> for RowsPass<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let RowsQuestion {
-            contrast,
-            is_later,
-            trees,
-            only,
-            ..
-        } = *self.question;
-        if !says(only, seen.records) {
+        let asked = self.question;
+        if !says(asked.only, seen.records) {
             return;
         }
         let side = self.finder.flow_of(seen, |flow| {
-            Some((contrast.side_of(is_later, flow)?, flow.latency_ns))
+            let side = asked.contrast.side_of(asked.is_later, flow)?;
+            Some((side, flow.latency_ns))
         });
         let Some(((is_mutation, is_beyond), latency_ns)) = side else {
             return;
         };
-        let said = contrast.template.said(seen.records).into_iter();
+        let said = asked.contrast.template.said(seen.records).into_iter();
         let said: Vec<(Parameter, Arc<str>)> =
             said.map(|said| (said.parameter, said.text)).collect();
         let classes = [Some(is_mutation), is_beyond];
-        for ((tree, class), rows) in trees.into_iter().zip(classes).zip(&mut self.rows) {
+        for ((tree, class), rows) in asked.trees.into_iter().zip(classes).zip(&mut self.rows) {
             if let (Some(tree), Some(class)) = (tree, class) {
                 let request = CountedRequest {
                     id: seen.records.id,
@@ -79,7 +77,7 @@ impl Pass<TraceView<'_>> for RowsPass<'_> {
     }
 
     fn merge(&mut self, other: Self) {
-        other.add_to(self.question.trees, &mut self.rows);
+        merge_rows(self.question.trees, &mut self.rows, other.rows);
     }
 }
 
