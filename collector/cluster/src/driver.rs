@@ -263,21 +263,15 @@ where
 
     /// Connects to a worker, and runs tasks on it until there are none.
     async fn converse(&self, number: usize, has_run: &mut bool) -> Result<(), WorkerFailure> {
-        let Cluster {
-            workers,
-            deadline,
-            authorization,
-            build,
-        } = self.cluster;
-        let ClusterWorker {
-            address, endpoint, ..
-        } = &workers[number];
-        let mut connection =
-            Connection::open(address, endpoint, authorization.clone(), build).await?;
+        let (cluster, deadline) = (self.cluster, self.cluster.deadline);
+        let worker = &cluster.workers[number];
+        let token = cluster.authorization.clone();
+        let opening = Connection::open(&worker.address, &worker.endpoint, token, &cluster.build);
+        let mut connection = opening.await?;
         while let Some(task) = self.next(number).await {
             let running = connection.run((self.task)(task));
-            let ran = timeout(*deadline, running).await;
-            let ran = ran.unwrap_or(Err(WorkerFailure::Deadline(*deadline)));
+            let ran = timeout(deadline, running).await;
+            let ran = ran.unwrap_or(Err(WorkerFailure::Deadline(deadline)));
             let state = &mut *self.state.borrow_mut();
             state.running -= 1;
             self.changed.notify_waiters();

@@ -223,11 +223,7 @@ fn sentences(doc: &Doc) -> Vec<String> {
 
 /// Returns a failure as the result of a call, with code, cause and remedy as JSON.
 fn error(failure: &Failure) -> CallToolResult {
-    let Failure {
-        code,
-        cause,
-        remedy,
-    } = failure;
-    let said = json!({"code": code.name(), "cause": cause, "remedy": remedy});
+    let (cause, remedy) = (&failure.cause, &failure.remedy);
+    let said = json!({"code": failure.code.name(), "cause": cause, "remedy": remedy});
     CallToolResult::error(vec![ContentBlock::text(said.to_string())])
 }

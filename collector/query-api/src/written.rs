@@ -77,9 +77,7 @@ impl ResponseBuffer {
     /// Converts the buffer to a response body. Releases the memory reserved for the traces, which
     /// the caller has dropped before.
     pub(crate) fn into_body(self) -> Body {
-        let Self {
-            bytes, mut share, ..
-        } = self;
+        let (bytes, mut share) = (self.bytes, self.share);
         share.give_back(share.used().saturating_sub(bytes.capacity()));
         Bytes::from_owner(SharedBytes {
             bytes,

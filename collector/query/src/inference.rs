@@ -158,14 +158,7 @@ impl PassResult {
         (root, filter): (Option<&str>, &str),
     ) -> Result<Inference, QueryError> {
         let impossible = self.clocks.impossible();
-        let Self {
-            model,
-            mut notes,
-            convergence,
-            mut roots,
-            kinds,
-            ..
-        } = self;
+        let (mut notes, mut roots) = (self.notes, self.roots);
         // Only the selected root operation is in the result.
         let selected = |(name, of): (&String, &RootStatistics)| {
             root.is_none_or(|wanted| wanted == name)
@@ -174,22 +167,18 @@ impl PassResult {
         roots.merge(&notes.roots.roots().iter().filter_map(selected).collect());
         if let Some(root) = root.filter(|_| notes.traces == 0 && !notes.roots.roots().is_empty()) {
             let known: Vec<&str> = notes.roots.ranked().iter().map(|(root, _)| *root).collect();
-            // The filter may have left out this root operation, too.
-            let nearest = match filter {
-                "" => nearest(root, known.iter().copied()),
-                _ => None,
-            };
-            let without = match filter {
-                "" => "",
-                _ => "without --where, ",
+            let (filter, without, nearest) = match filter {
+                "" => (String::new(), "", nearest(root, known.iter().copied())),
+                // The filter may have left out this root operation, too.
+                formula => {
+                    let filter = format!(" that satisfies --where '{formula}'");
+                    (filter, "without --where, ", None)
+                }
             };
             let known = known[..known.len().min(ROOTS_NAMED)].join(", ");
             let none = QueryError::NoSuchRoot {
                 root: root.to_owned(),
-                filter: match filter {
-                    "" => String::new(),
-                    formula => format!(" that satisfies --where '{formula}'"),
-                },
+                filter,
                 nearest: nearest.map_or_else(String::new, |name| format!(" (is it {name}?)")),
                 known: format!("{without}there are: {known}"),
             };
@@ -200,7 +189,7 @@ impl PassResult {
                 .diagnostics
                 .insert(IMPOSSIBLE_ROUND_TRIP.into(), impossible);
         }
-        if model.traces() == 0 && notes.traces > 0 {
+        if self.model.traces() == 0 && notes.traces > 0 {
             let none = QueryError::NoneComplete {
                 traces: notes.traces,
                 causes: notes.incomplete_text(),
@@ -208,24 +197,17 @@ impl PassResult {
             return Err(none.with_damage(&notes.damage));
         }
         // Renumbers the segments, so that their numbers do not depend on the order of traces.
-        let model = model.canonical();
-        let relations = model.relations(settings.tolerance);
-        let InferSettings {
-            exclude,
-            trailing_elements,
-            ..
-        } = settings.clone();
-        let alignment = (!clocks.is_exact()).then(|| clocks.clone());
+        let model = self.model.canonical();
         Ok(Inference {
-            relations,
+            relations: model.relations(settings.tolerance),
             model,
-            alignment,
+            alignment: (!clocks.is_exact()).then(|| clocks.clone()),
             clocks,
-            exclude,
-            trailing_elements,
-            convergence,
+            exclude: settings.exclude.clone(),
+            trailing_elements: settings.trailing_elements,
+            convergence: self.convergence,
             roots,
-            kinds,
+            kinds: self.kinds,
             notes: notes.weighing(WeightUse::Roots),
         })
     }

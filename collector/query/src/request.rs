@@ -197,15 +197,10 @@ pub fn request(
 ) -> Result<Option<Request>, QueryError> {
     let keys = AttributeKeys::of(request_failure_keys().chain([LINKS])).with_elements();
     let (found, mut damage) = records(source, asked, &keys)?;
-    let Some(StoredRequest {
-        records: mut recorded,
-        trace: stored_in,
-        spans: spans_in_store,
-        share,
-    }) = found
-    else {
+    let Some(found) = found else {
         return Ok(None);
     };
+    let mut recorded = found.records;
     let connection = request_connection(&recorded, source.connections());
     let mut aligned = recorded.clone();
     let (trace, path, labels) = match inference {
@@ -233,7 +228,7 @@ pub fn request(
     let owners = owners(&aligned, &outline, &trace.segments, &labels);
     let unmodelled = unmodelled(&aligned, &outline, &owners);
     let (from_ns, to_ns) = bounds(&recorded);
-    let (kernel, kernel_damage) = kernel_of(source, stored_in as u64, from_ns, to_ns)?;
+    let (kernel, kernel_damage) = kernel_of(source, found.trace as u64, from_ns, to_ns)?;
     damage.extend(kernel_damage);
     let mut reasons = completeness(&recorded, source.losses()).reasons;
     reasons.extend(source.inner_root(&recorded));
@@ -252,8 +247,8 @@ pub fn request(
         reasons,
         kernel,
         damage,
-        spans_in_store,
-        share,
+        spans_in_store: found.spans,
+        share: found.share,
     }))
 }
 

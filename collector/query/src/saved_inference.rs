@@ -66,23 +66,18 @@ impl SavedInference {
         settings: &InferSettings,
         first: Notes,
     ) -> Result<Inference, ModelPartsError> {
-        let Findings {
-            model,
-            clocks,
-            roots,
-            kinds,
-        } = self.findings;
-        let model = Model::from_parts(&model.into())?;
+        let found = self.findings;
+        let model = Model::from_parts(&found.model.into())?;
         Ok(Inference {
             relations: model.relations(settings.tolerance),
             model,
-            alignment: (!clocks.is_exact()).then(|| clocks.clone()),
-            clocks,
+            alignment: (!found.clocks.is_exact()).then(|| found.clocks.clone()),
+            clocks: found.clocks,
             exclude: settings.exclude.clone(),
             trailing_elements: settings.trailing_elements,
             convergence: Vec::new(),
-            roots,
-            kinds,
+            roots: found.roots,
+            kinds: found.kinds,
             notes: self.notes.with(first),
         })
     }

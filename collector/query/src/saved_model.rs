@@ -123,25 +123,16 @@ impl SavedModel {
 
 impl From<ModelParts> for SavedModel {
     fn from(parts: ModelParts) -> Self {
-        let segment = |(label, counts): (SegmentLabel, SegmentCounts)| {
-            let SegmentLabel { task, start, end } = label;
-            let [task, start, end] = [task, start, end].map(|text| text.to_string());
-            SavedSegment {
-                task,
-                start,
-                end,
-                count: counts.occurrences,
-                traces: counts.traces,
-            }
+        let segment = |(label, counts): (SegmentLabel, SegmentCounts)| SavedSegment {
+            task: label.task.to_string(),
+            start: label.start.to_string(),
+            end: label.end.to_string(),
+            count: counts.occurrences,
+            traces: counts.traces,
         };
         let pair = |pair: PairCounts| {
-            (
-                pair.a.0,
-                pair.b.0,
-                pair.cooccurrences,
-                pair.contradictions,
-                pair.overlaps,
-            )
+            let (together, contradicted) = (pair.cooccurrences, pair.contradictions);
+            (pair.a.0, pair.b.0, together, contradicted, pair.overlaps)
         };
         let pipeline =
             |(first, second, counts): (Arc<str>, Arc<str>, PipelineCounts)| SavedPipeline {
@@ -169,21 +160,13 @@ impl From<ModelParts> for SavedModel {
 
 impl From<SavedModel> for ModelParts {
     fn from(saved: SavedModel) -> Self {
-        let segment = |segment: SavedSegment| {
-            let SavedSegment {
-                task,
-                start,
-                end,
-                count,
-                traces,
-            } = segment;
-            (
-                SegmentLabel::new(&task, &start, &end),
-                SegmentCounts {
-                    occurrences: count,
-                    traces,
-                },
-            )
+        let segment = |saved: SavedSegment| {
+            let counts = SegmentCounts {
+                occurrences: saved.count,
+                traces: saved.traces,
+            };
+            let label = SegmentLabel::new(&saved.task, &saved.start, &saved.end);
+            (label, counts)
         };
         let pair = |(a, b, cooccurrences, contradictions, overlaps)| PairCounts {
             a: SegmentId(a),
@@ -274,15 +257,10 @@ pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
         )));
     }
     if head.version != u64::from(MODEL_VERSION) {
-        let Head {
-            version: found,
-            written_by,
-            ..
-        } = head;
         return Err(SavedModelError::Version {
             path: path.to_owned(),
-            found,
-            written_by,
+            found: head.version,
+            written_by: head.written_by,
         });
     }
     let saved: SavedModel = parse(path)

@@ -75,22 +75,23 @@ pub(super) fn parse_part(path: &Path, mut file: impl io::Read) -> Result<PartFil
         return Err(ShardError::NotAPart(path.to_owned()));
     }
     let truncated = || damaged(path, "it is truncated");
-    let Ok(prefix) = <&[u8; PREFIX_BYTES]>::try_from(&*bytes) else {
+    if bytes.len() < PREFIX_BYTES {
         return Err(truncated());
+    }
+    let number = |from: usize, len: usize| {
+        let mut number = [0; 8];
+        number[..len].copy_from_slice(&bytes[from..from + len]);
+        u64::from_le_bytes(number)
     };
-    let Prefix {
-        version,
-        head,
-        packed,
-        unpacked,
-    } = Prefix::of(prefix);
+    let (version, head) = (number(16, 4) as u32, number(20, 4));
+    let (packed, unpacked) = (number(24, 8), number(32, 8));
     if version != VERSION {
         return Err(ShardError::Version {
             path: path.to_owned(),
             found: version,
         });
     }
-    let rest = u64::from(head)
+    let rest = head
         .saturating_add(packed)
         .saturating_add(CHECKSUM_BYTES as u64);
     // One more byte reveals a file that is too long.
@@ -126,30 +127,6 @@ pub(super) fn parse_part(path: &Path, mut file: impl io::Read) -> Result<PartFil
         packed: packed.to_vec(),
         contents_bytes: usize::try_from(unpacked).map_err(|_| truncated())?,
     })
-}
-
-/// Numbers before the head.
-struct Prefix {
-    version: u32,
-    head: u32,
-    packed: u64,
-    unpacked: u64,
-}
-
-impl Prefix {
-    fn of(bytes: &[u8; PREFIX_BYTES]) -> Self {
-        let number = |from: usize, len: usize| {
-            let mut number = [0; 8];
-            number[..len].copy_from_slice(&bytes[from..from + len]);
-            u64::from_le_bytes(number)
-        };
-        Self {
-            version: number(16, 4) as u32,
-            head: number(20, 4) as u32,
-            packed: number(24, 8),
-            unpacked: number(32, 8),
-        }
-    }
 }
 
 /// Writes an encoded file atomically, and replaces a file of the same name.

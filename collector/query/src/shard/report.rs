@@ -200,17 +200,14 @@ pub fn merge_report<Q: ShardQuestion>(
     share: &mut QueryShare,
 ) -> Result<MergedReport<Q::Answer>, ShardError> {
     let first = &parts.first;
-    let ReportContents {
-        inference,
-        notes: part_notes,
-        store,
-        state: mut whole,
-    } = first.contents::<ReportContents<Q::State>>(share)?;
+    let contents: ReportContents<Q::State> = first.contents(share)?;
+    let (store, mut whole) = (contents.store, contents.state);
     let settings = first.infer_settings()?;
+    let inference = contents.inference;
     let inference = inference.into_inference(&settings, store.notes());
     let inference = inference.map_err(|_| ShardError::NotAPart(first.path.clone()))?;
     let mut notes = store.notes();
-    notes.merge(part_notes.into_notes(&store));
+    notes.merge(contents.notes.into_notes(&store));
     for part in &parts.others {
         let contents: ReportContents<Q::State> = part.contents(share)?;
         notes.merge(contents.notes.into_notes(&store));
