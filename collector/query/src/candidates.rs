@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use stroboscope_analysis::clock::Alignment;
-use stroboscope_analysis::record::{SpanFlags, TraceRecords};
+use stroboscope_analysis::record::TraceRecords;
 use stroboscope_search::{
     EventField, Field, FieldFacts, Requirement, is_own_name, kind_of, status_of,
 };
@@ -49,7 +49,7 @@ pub struct SearchPlan {
 
 /// File of the store, with its number of row groups and rows, and how many of them cannot contain a
 /// span that the formula needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbedFile {
     pub file: String,
     pub row_groups: u64,
@@ -74,10 +74,7 @@ impl SearchPlan {
         for group in groups {
             let file = files.entry(&group.file).or_insert_with(|| ProbedFile {
                 file: group.file.clone(),
-                row_groups: 0,
-                skipped_row_groups: 0,
-                rows: 0,
-                skipped_rows: 0,
+                ..ProbedFile::default()
             });
             file.row_groups += 1;
             file.rows += group.rows;
@@ -165,19 +162,15 @@ struct SpanProbe<'a> {
     are_times_kept: bool,
 }
 
-impl From<ColumnFactsOf> for FieldFacts {
-    fn from(ColumnFactsOf(facts): ColumnFactsOf) -> Self {
-        Self {
-            is_unknown: facts.is_unknown,
-            may_be_absent: facts.may_be_absent,
-            texts: facts.texts,
-            between: facts.between,
-        }
+/// Converts the store's facts to those of the search crate.
+fn field_facts(facts: ColumnFacts) -> FieldFacts {
+    FieldFacts {
+        is_unknown: facts.is_unknown,
+        may_be_absent: facts.may_be_absent,
+        texts: facts.texts,
+        between: facts.between,
     }
 }
-
-/// Local type that converts the store's facts to those of the search crate.
-struct ColumnFactsOf(ColumnFacts);
 
 impl SpanProbe<'_> {
     fn of(&self, facts: &impl Fn(&Field) -> FieldFacts) -> u64 {
@@ -198,12 +191,13 @@ impl SpanProbe<'_> {
 impl RowProbe for SpanProbe<'_> {
     fn of_group(&self, group: &RowGroupFacts<'_>) -> u64 {
         let is_spans = group.table() == StoreTable::Spans;
-        let attribute = |key: &str| FieldFacts::from(ColumnFactsOf(group.attribute(key)));
+        let attribute = |key: &str| field_facts(group.attribute(key));
+        let texts = |column: &str| field_facts(group.texts(column));
         self.of(&|field| match field {
-            Field::Name => ColumnFactsOf(group.texts("name")).into(),
-            Field::Service if is_spans => ColumnFactsOf(group.texts("service")).into(),
-            Field::Service => ColumnFactsOf(group.texts("task")).into(),
-            Field::Host => ColumnFactsOf(group.texts("host")).into(),
+            Field::Name => texts("name"),
+            Field::Service if is_spans => texts("service"),
+            Field::Service => texts("task"),
+            Field::Host => texts("host"),
             // A cut span may have taken longer, but its request was not recorded completely and is
             // read anyway.
             Field::Duration if is_spans => match group.durations_ns() {
@@ -217,14 +211,13 @@ impl RowProbe for SpanProbe<'_> {
             }
             Field::Kernel => FieldFacts::absent(),
             // Each row of the events table is itself an event.
-            Field::Event(EventField::Name) if !is_spans => {
-                ColumnFactsOf(group.texts("name")).into()
-            }
+            Field::Event(EventField::Name) if !is_spans => texts("name"),
             Field::Event(EventField::Attribute(key)) if !is_spans => attribute(key),
             // The statistics of spans do not show their events, which are in another table, or
             // their links, which are JSON.
-            Field::Event(_) | Field::Link(_) => FieldFacts::unknown(),
-            Field::Kind
+            Field::Event(_)
+            | Field::Link(_)
+            | Field::Kind
             | Field::Status
             | Field::ResourceHost
             | Field::RootName
@@ -234,21 +227,17 @@ impl RowProbe for SpanProbe<'_> {
     }
 
     fn of_row(&self, row: &TraceRecords) -> u64 {
+        // Every attribute of a row has the same owner. Owners are ignored, because events may be
+        // renumbered if several imports share their trace.
+        let said = |key: &str| {
+            let mut own = row.attributes.iter();
+            own.find(|one| *one.key == *key).map(|one| &*one.value)
+        };
+        let attribute = |key: &str| said(key).map_or_else(FieldFacts::absent, FieldFacts::text);
         if let Some(span) = row.spans.first() {
-            let is_cut = [
-                SpanFlags::CUT_OPEN,
-                SpanFlags::CUT_CLOSE,
-                SpanFlags::UNFINISHED,
-            ];
-            if is_cut.iter().any(|flag| span.flags.contains(*flag)) {
+            if !span.is_whole() {
                 return u64::MAX;
             }
-            // Every attribute of a row has the same owner.
-            let said = |key: &str| {
-                let mut own = row.attributes.iter();
-                own.find(|one| *one.key == *key).map(|one| &*one.value)
-            };
-            let attribute = |key: &str| said(key).map_or_else(FieldFacts::absent, FieldFacts::text);
             let made = |key: &str| said(key).filter(|_| !is_own_name(key, said("otel.own_names")));
             return self.of(&|field| match field {
                 Field::Name => FieldFacts::text(&span.name),
@@ -273,18 +262,14 @@ impl RowProbe for SpanProbe<'_> {
         let Some(event) = row.events.first() else {
             return 0;
         };
-        // Events may be renumbered if several imports share their trace, so owners are ignored.
-        let of_event = |key: &str| {
-            let mut own = row.attributes.iter();
-            let found = own.find(|one| *one.key == *key);
-            found.map_or_else(FieldFacts::absent, |one| FieldFacts::text(&one.value))
-        };
         self.of(&|field| match field {
             Field::Name => FieldFacts::text(&event.event),
             Field::Service => FieldFacts::text(&event.task),
             Field::Host => FieldFacts::text(&event.host),
-            Field::Attribute(key) | Field::Event(EventField::Attribute(key)) => of_event(key),
-            Field::AnyScope(key) => of_event(key).or_else(|| of_event(&format!("resource.{key}"))),
+            Field::Attribute(key) | Field::Event(EventField::Attribute(key)) => attribute(key),
+            Field::AnyScope(key) => {
+                attribute(key).or_else(|| attribute(&format!("resource.{key}")))
+            }
             Field::Event(EventField::Name) => FieldFacts::text(&event.event),
             Field::Kernel | Field::Status => FieldFacts::absent(),
             _ => FieldFacts::unknown(),

@@ -23,34 +23,23 @@ impl CausalGraph {
     /// Returns the graph of a model's relations.
     #[must_use]
     pub fn of(relations: &Relations) -> Self {
-        let all: Vec<_> = relations
-            .all_happens_before()
-            .iter()
-            .map(|r| (r.first, r.second))
-            .collect();
-        let exclusions = relations
-            .all_mutual_exclusion()
-            .iter()
-            .map(|r| (r.first, r.second))
-            .collect();
-        Self {
-            edges: reduce(&all),
-            exclusions,
-        }
+        Self::only(relations, |_| true)
     }
 
     /// Returns the graph of those relations of a model that connect two of the given segments.
     #[must_use]
     pub fn among(relations: &Relations, segments: &BTreeSet<SegmentId>) -> Self {
+        Self::only(relations, |segment| segments.contains(segment))
+    }
+
+    fn only(relations: &Relations, is_wanted: impl Fn(&SegmentId) -> bool) -> Self {
         let some = |all: &[Relation]| -> Vec<(SegmentId, SegmentId)> {
             let pairs = all.iter().map(|relation| (relation.first, relation.second));
-            pairs
-                .filter(|(a, b)| segments.contains(a) && segments.contains(b))
-                .collect()
+            let wanted = pairs.filter(|(a, b)| is_wanted(a) && is_wanted(b));
+            wanted.collect()
         };
-        let edges = reduce(&some(relations.all_happens_before()));
         Self {
-            edges,
+            edges: reduce(&some(relations.all_happens_before())),
             exclusions: some(relations.all_mutual_exclusion()),
         }
     }
