@@ -15,6 +15,7 @@ use super::losses::may_lack_records;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
+use super::time_range::recorded_ns;
 
 /// Default maximum memory for bursts that are searched together, in bytes.
 pub const HELD_BYTES_MAX: u64 = 256 << 20;
@@ -180,21 +181,16 @@ impl Matches {
     }
 
     pub(super) fn report(self, notes: Notes, plan: SearchPlan) -> SearchReport {
+        let matches = self.sure.into_values().chain(self.unsure.into_values());
         SearchReport {
             searched: self.searched,
             matched: self.matched,
             unknown: self.unknown,
-            matches: self
-                .sure
-                .into_values()
-                .chain(self.unsure.into_values())
-                .collect(),
+            matches: matches.collect(),
             absent: self.absent.into_iter().map(|one| one.name).collect(),
             plan,
-            large: Vec::new(),
-            slices: 0,
-            held_bytes: 0,
             notes,
+            ..SearchReport::default()
         }
     }
 }
@@ -252,18 +248,7 @@ pub(super) fn with_cut(selection: Selection) -> Selection {
 }
 
 pub(super) fn times_ns(records: &TraceRecords) -> (i64, i64) {
-    let spans = records
-        .spans
-        .iter()
-        .map(|span| (span.start_ns, span.end_ns));
-    let events = records
-        .events
-        .iter()
-        .map(|event| (event.ts_ns, event.ts_ns));
-    spans
-        .chain(events)
-        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-        .unwrap_or((0, 0))
+    recorded_ns(records).unwrap_or_default()
 }
 
 pub(super) fn witness(unit: &Unit<'_>, formula: &Formula) -> Vec<WitnessSpan> {

@@ -21,6 +21,16 @@ pub struct TimeRange {
     pub until_ns: Option<i64>,
 }
 
+/// Returns the first start and the last end of a trace's records, in ns since the Unix epoch;
+/// `None` without records.
+pub(super) fn recorded_ns(records: &TraceRecords) -> Option<(i64, i64)> {
+    let spans = records.spans.iter();
+    let spans = spans.map(|span| (span.start_ns, span.end_ns));
+    let events = records.events.iter();
+    let all = spans.chain(events.map(|event| (event.ts_ns, event.ts_ns)));
+    all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
 impl TimeRange {
     /// Reports whether an instant lies in the range.
     #[must_use]
@@ -33,13 +43,9 @@ impl TimeRange {
     /// Records of the range's traces are read if they begin in this interval.
     #[must_use]
     pub fn records_ns(&self) -> RangeInclusive<i64> {
-        let from_ns = self
-            .since_ns
-            .map_or(i64::MIN, |since_ns| since_ns.saturating_sub(TRACE_NS_MAX));
-        from_ns
-            ..=self
-                .until_ns
-                .map_or(i64::MAX, |until_ns| until_ns.saturating_add(TRACE_NS_MAX))
+        let (from_ns, to_ns) = (self.since_ns, self.until_ns);
+        let from_ns = from_ns.map_or(i64::MIN, |at_ns| at_ns.saturating_sub(TRACE_NS_MAX));
+        from_ns..=to_ns.map_or(i64::MAX, |at_ns| at_ns.saturating_add(TRACE_NS_MAX))
     }
 
     /// Reports whether a trace belongs to the range. A trace without records has no known time, and
@@ -49,11 +55,7 @@ impl TimeRange {
         if *self == Self::default() {
             return true;
         }
-        let starts_ns = records.spans.iter().map(|span| span.start_ns);
-        let first_ns = starts_ns
-            .chain(records.events.iter().map(|event| event.ts_ns))
-            .min();
-        first_ns.is_some_and(|first_ns| self.contains(first_ns))
+        recorded_ns(records).is_some_and(|(first_ns, _)| self.contains(first_ns))
     }
 }
 

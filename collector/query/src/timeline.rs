@@ -21,7 +21,7 @@ use super::query_error::QueryError;
 use super::reading_memory::Room;
 use super::source::Source;
 use super::stored_request::RequestWanted;
-use super::time_range::TimeRange;
+use super::time_range::{TimeRange, recorded_ns};
 use stroboscope_store::query_memory::QueryShare;
 use stroboscope_store::tables::{
     ANALYSED_RECORD_BYTES, AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader,
@@ -104,20 +104,6 @@ pub struct KernelOverview {
     pub large_traces: u64,
 }
 
-fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
-    let of_spans = records
-        .spans
-        .iter()
-        .map(|span| (span.start_ns, span.end_ns));
-    let of_events = records
-        .events
-        .iter()
-        .map(|event| (event.ts_ns, event.ts_ns));
-    of_spans
-        .chain(of_events)
-        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-}
-
 /// Returns the timeline of one request. `trace` is its id, or the low half, which is what the
 /// kernel knows. `name` is the id in errors. A request that only the kernel recorded has no
 /// segments.
@@ -163,7 +149,7 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
         .as_ref()
         .map_or(trace as u64, |records| records.stored_id().0 as u64);
     let seen_ns = match &found {
-        Some(records) => bounds(records),
+        Some(records) => recorded_ns(records),
         None => seen_by_kernel(source, low)?,
     };
     let (from_ns, to_ns) = seen_ns.ok_or_else(no_such)?;
@@ -173,9 +159,7 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
         requests: found.into_iter().collect(),
         kernel,
         damage,
-        large_traces: 0,
-        burst: None,
-        _share: None,
+        ..TimelineView::default()
     })
 }
 
@@ -234,20 +218,14 @@ fn compare_configs(
 /// Unix epoch; `None` if it never did. `low` is the low half of the trace id.
 fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, QueryError> {
     let mut seen_ns: Option<(i64, i64)> = None;
-    let mut progress =
-        source
-            .observer()
-            .begin("looking for it in the kernel's events", "chunks", None);
+    let what = "looking for it in the kernel's events";
+    let mut progress = source.observer().begin(what, "chunks", None);
     let _ = each_chunk(source.store(), |ChunkView { part, .. }| {
         progress.add(1);
-        for summary in requests(&part.timeline, part.architecture)
-            .iter()
-            .filter(|one| one.trace == low)
-        {
-            let (first_ns, last_ns) = (
-                part.clocks.wall_ns(summary.first_ns),
-                part.clocks.wall_ns(summary.last_ns),
-            );
+        let summaries = requests(&part.timeline, part.architecture);
+        for summary in summaries.iter().filter(|one| one.trace == low) {
+            let first_ns = part.clocks.wall_ns(summary.first_ns);
+            let last_ns = part.clocks.wall_ns(summary.last_ns);
             let known = seen_ns.unwrap_or((first_ns, last_ns));
             seen_ns = Some((known.0.min(first_ns), known.1.max(last_ns)));
         }
@@ -268,16 +246,13 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         return Err(QueryError::NoKernel(source.name()));
     }
     // The wanted window is in the chunk that covers the instant, or in a later one.
-    let mut later: Vec<i64> = files
-        .iter()
-        .map(|file| file.covers_ns.1)
-        .filter(|&end_ns| end_ns > at_ns)
-        .collect();
+    let ends = files.iter().map(|file| file.covers_ns.1);
+    let mut later: Vec<i64> = ends.filter(|&end_ns| end_ns > at_ns).collect();
     later.sort_unstable();
     for to_ns in later {
         // A burst may continue in the next chunk.
         let read_to_ns = to_ns.max(at_ns.saturating_add(ALWAYS_ON_SHOWN_NS));
-        let (mut kernel, damage) = between(source.store(), at_ns, read_to_ns)?;
+        let (kernel, damage) = between(source.store(), at_ns, read_to_ns)?;
         let open = |part: &KernelPart| {
             let wall_ns = |ns| part.clocks.wall_ns(ns);
             let windows = part.timeline.windows.iter();
@@ -290,23 +265,10 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         };
         let from_ns = open_ns.max(at_ns.min(close_ns - ALWAYS_ON_SHOWN_NS).max(open_ns));
         let to_ns = close_ns.min(from_ns.saturating_add(ALWAYS_ON_SHOWN_NS));
-        for part in &mut kernel {
-            part.show(from_ns, to_ns);
-        }
-        kernel.retain(|part| !part.timeline.is_empty());
-        compare_configs(source, &mut kernel, from_ns, to_ns)?;
-        let shown_ns = (from_ns, to_ns);
         let of_recording = files.iter().filter(|file| file.recording == recording);
         let burst_ns = whole_burst(of_recording, (open_ns, close_ns));
-        let (requests, share, damaged, large_traces) = requests_between(source, from_ns, to_ns)?;
-        return Ok(TimelineView {
-            requests,
-            kernel,
-            damage: [damage, damaged].concat(),
-            large_traces,
-            burst: Some(BurstPart { burst_ns, shown_ns }),
-            _share: Some(share),
-        });
+        let shown_ns = (from_ns, to_ns);
+        return of_part(source, BurstPart { burst_ns, shown_ns }, kernel, damage);
     }
     of_recorded_burst(source, at_ns)
 }
@@ -326,7 +288,23 @@ pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, Qu
     })?;
     let from_ns = at_ns.clamp(open_ns, (close_ns - ALWAYS_ON_SHOWN_NS).max(open_ns));
     let to_ns = close_ns.min(from_ns.saturating_add(ALWAYS_ON_SHOWN_NS));
-    let (mut kernel, damage) = between(source.store(), from_ns, to_ns)?;
+    let (kernel, damage) = between(source.store(), from_ns, to_ns)?;
+    let part = BurstPart {
+        burst_ns: (open_ns, close_ns),
+        shown_ns: (from_ns, to_ns),
+    };
+    of_part(source, part, kernel, damage)
+}
+
+/// Returns the timeline of a part of a burst. Cuts the kernel activity to it, and reads the
+/// requests in it.
+fn of_part(
+    source: &Source,
+    burst: BurstPart,
+    mut kernel: Vec<KernelPart>,
+    damage: Vec<Damage>,
+) -> Result<TimelineView, QueryError> {
+    let (from_ns, to_ns) = burst.shown_ns;
     for part in &mut kernel {
         part.show(from_ns, to_ns);
     }
@@ -338,10 +316,7 @@ pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, Qu
         kernel,
         damage: [damage, damaged].concat(),
         large_traces,
-        burst: Some(BurstPart {
-            burst_ns: (open_ns, close_ns),
-            shown_ns: (from_ns, to_ns),
-        }),
+        burst: Some(burst),
         _share: Some(share),
     })
 }
@@ -376,7 +351,7 @@ fn requests_between(
         .observer()
         .begin("looking for requests", "traces", None);
     let touches = |records: &TraceRecords| {
-        bounds(records).is_some_and(|(start_ns, end_ns)| start_ns < to_ns && end_ns > from_ns)
+        recorded_ns(records).is_some_and(|(start_ns, end_ns)| start_ns < to_ns && end_ns > from_ns)
     };
     // Reads only files with records up to an hour away. Other files are not searched.
     let range = TimeRange {
@@ -397,13 +372,9 @@ fn requests_between(
             requests.push(std::mem::take(&mut records));
         }
     }
-    requests.sort_by_key(|records| (bounds(records), records.id));
-    Ok((
-        requests,
-        share,
-        traces.damage(),
-        traces.left_out().large_traces,
-    ))
+    requests.sort_by_key(|records| (recorded_ns(records), records.id));
+    let large_traces = traces.left_out().large_traces;
+    Ok((requests, share, traces.damage(), large_traces))
 }
 
 /// Sums up the kernel recordings of a store that have windows.
@@ -420,33 +391,23 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     let mut progress = source
         .observer()
         .begin("reading the kernel's events", "chunks", None);
-    overview.damage = each_chunk(
-        source.store(),
-        |ChunkView {
-             part,
-             events,
-             windows: opened,
-         }| {
-            progress.add(1);
-            lost.insert(part.recording, part.lost);
-            overview.windows += opened;
-            overview.events += events;
-            let wall = |at_ns| part.clocks.wall_ns(at_ns);
-            windows.extend(
-                part.timeline
-                    .windows
-                    .iter()
-                    .map(|window| (wall(window.open_ns), wall(window.close_ns))),
-            );
-            overview.architecture = part.architecture;
-            sums.observe(&part.timeline, part.architecture);
-            let host: Arc<str> = Arc::from(&*part.host);
-            locks.observe(&host, &part.timeline, wall);
-            for summary in requests(&part.timeline, part.architecture) {
-                of_request.add(&host, summary);
-            }
-        },
-    )?;
+    overview.damage = each_chunk(source.store(), |chunk| {
+        progress.add(1);
+        let part = chunk.part;
+        lost.insert(part.recording, part.lost);
+        overview.windows += chunk.windows;
+        overview.events += chunk.events;
+        let wall = |at_ns| part.clocks.wall_ns(at_ns);
+        let opened = part.timeline.windows.iter();
+        windows.extend(opened.map(|window| (wall(window.open_ns), wall(window.close_ns))));
+        overview.architecture = part.architecture;
+        sums.observe(&part.timeline, part.architecture);
+        let host: Arc<str> = Arc::from(&*part.host);
+        locks.observe(&host, &part.timeline, wall);
+        for summary in requests(&part.timeline, part.architecture) {
+            of_request.add(&host, summary);
+        }
+    })?;
     if lost.is_empty() {
         return Err(QueryError::NoKernel(source.name()));
     }
@@ -465,12 +426,9 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     overview.whole = whole.len() as u64;
     // Numbers per request are meaningful only for whole requests.
     let is_counted = |trace: u64| whole.is_empty() || whole.contains(&trace);
-    let counted: Vec<RequestSummary> = overview
-        .requests
-        .iter()
-        .filter(|request| is_counted(request.trace))
-        .cloned()
-        .collect();
+    let counted = overview.requests.iter();
+    let counted = counted.filter(|request| is_counted(request.trace));
+    let counted: Vec<RequestSummary> = counted.cloned().collect();
     overview.calls = calls_per_request(&counted);
     sums.retain(|span| is_counted(span.trace));
     overview.operations = sums.by_operation(|span| spans.of(span));
