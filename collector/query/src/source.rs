@@ -403,24 +403,6 @@ impl Source {
         requests.all(|mut request| visit(&mut request, notes))
     }
 
-    /// Counts the selected requests by reading them, except traces too large for the memory.
-    ///
-    /// # Errors
-    /// Fails if the store cannot be listed, if temporary files cannot be written, or if there is
-    /// too little memory.
-    pub fn count_traces(&self, selection: Selection) -> Result<u64, QueryError> {
-        let parts = self.parts(selection, &AttributeKeys::none())?;
-        let counts = vec![0; parts.count()];
-        let (counts, _) = self.fold(
-            "counting",
-            selection,
-            &parts,
-            counts,
-            |count: &mut u64, _, _| *count += 1,
-        )?;
-        Ok(counts.iter().sum())
-    }
-
     /// Reports whether a trace is selected, and counts it and its flaws in `notes`. Traces outside
     /// the range, or refused by the filter, are not counted. A trace of another root operation is
     /// counted only under its root operation.

@@ -552,7 +552,6 @@ fn parts_of_the_store_merge_to_the_whole() {
             source.with_parts(PartsWanted::Exactly(parts)),
             Selection::default(),
         );
-        assert_eq!(source.count_traces(all).unwrap(), REQUESTS);
         let study = Study::new(source, all, InferSettings::default());
         let by = BreakdownQuestion {
             rule: rule.clone(),
