@@ -14,7 +14,7 @@ use stroboscope_store::tables::{AttributeKeys, IdRange};
 use super::categories::CategoryRule;
 use super::inference::Inference;
 use super::notes::Notes;
-use super::paths::PathsQuestion;
+use super::paths::{PathsQuestion, note_largest};
 use super::query_error::QueryError;
 use super::shard::ShardQuestion;
 use super::study::{Question, StudyInput};
@@ -55,16 +55,7 @@ impl OperationTimes {
             self.counted = Some(id);
             self.requests.count(weight);
         }
-        self.note(took_ns, id);
-    }
-
-    fn note(&mut self, took_ns: u64, id: TraceId) {
-        let is_longer = |(known_ns, known): (u64, TraceId)| {
-            (took_ns, std::cmp::Reverse(id)) > (known_ns, std::cmp::Reverse(known))
-        };
-        if self.longest.is_none_or(is_longer) {
-            self.longest = Some((took_ns, id));
-        }
+        note_largest(&mut self.longest, took_ns, id);
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -72,7 +63,7 @@ impl OperationTimes {
         self.requests += other.requests;
         self.failed += other.failed;
         if let Some((took_ns, id)) = other.longest {
-            self.note(took_ns, id);
+            note_largest(&mut self.longest, took_ns, id);
         }
     }
 }

@@ -198,6 +198,16 @@ pub(super) fn has_failed(records: &TraceRecords) -> bool {
     failed_spans(records).any(|id| roots.contains(&id))
 }
 
+/// Replaces the largest time in ns and its request by those of another request, if its time is
+/// larger, or equal and its id lower.
+pub(super) fn note_largest(largest: &mut Option<(u64, TraceId)>, ns: u64, id: TraceId) {
+    let is_larger =
+        |(known_ns, known): (u64, TraceId)| (ns, Reverse(id)) > (known_ns, Reverse(known));
+    if largest.is_none_or(is_larger) {
+        *largest = Some((ns, id));
+    }
+}
+
 /// Largest time of each segment in ns, with its request, indexed by the segment's number. Among
 /// equal times, the time of the request with the lowest id counts.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -208,11 +218,7 @@ impl Largest {
         if self.0.len() <= at {
             self.0.resize(at + 1, None);
         }
-        let is_longer =
-            |(known_ns, known): (u64, TraceId)| (ns, Reverse(id)) > (known_ns, Reverse(known));
-        if self.0[at].is_none_or(is_longer) {
-            self.0[at] = Some((ns, id));
-        }
+        note_largest(&mut self.0[at], ns, id);
     }
 
     fn merge(&mut self, other: Self) {
