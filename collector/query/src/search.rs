@@ -154,14 +154,7 @@ impl Matches {
                 &mut self.unsure
             }
         };
-        let is_early =
-            kept.len() < self.kept_max || kept.last_key_value().is_some_and(|last| at < *last.0);
-        if is_early {
-            kept.insert(at, found());
-            if kept.len() > self.kept_max {
-                kept.pop_last();
-            }
-        }
+        keep_early(kept, self.kept_max, at, found);
     }
 
     pub(super) fn merge(&mut self, other: Self) {
@@ -174,9 +167,7 @@ impl Matches {
             (&mut self.unsure, other.unsure),
         ] {
             own.extend(other);
-            while own.len() > self.kept_max {
-                own.pop_last();
-            }
+            keep_first(own, self.kept_max);
         }
     }
 
@@ -192,6 +183,26 @@ impl Matches {
             notes,
             ..SearchReport::default()
         }
+    }
+}
+
+/// Adds an entry if it is among the first `kept_max`, and drops the last one if there are more.
+pub(super) fn keep_early<K: Ord, V>(
+    kept: &mut BTreeMap<K, V>,
+    kept_max: usize,
+    key: K,
+    value: impl FnOnce() -> V,
+) {
+    if kept.len() < kept_max || kept.last_key_value().is_some_and(|last| key < *last.0) {
+        kept.insert(key, value());
+        keep_first(kept, kept_max);
+    }
+}
+
+/// Drops the last entries beyond `kept_max`.
+pub(super) fn keep_first<K: Ord, V>(kept: &mut BTreeMap<K, V>, kept_max: usize) {
+    while kept.len() > kept_max {
+        kept.pop_last();
     }
 }
 

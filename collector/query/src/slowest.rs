@@ -18,6 +18,7 @@ use super::losses::is_unseen;
 use super::notes::Notes;
 use super::paths::has_failed;
 use super::query_error::QueryError;
+use super::search::{keep_early, keep_first};
 use super::source::{Selection, Source};
 
 /// Maximum number of services, and of root operations, that are listed for the user to choose from.
@@ -109,40 +110,28 @@ struct Worker {
 }
 
 impl Worker {
-    fn keep(&mut self, place: Place, kept_max: usize, listed: impl FnOnce() -> ListedRequest) {
-        let is_first = self.kept.len() < kept_max
-            || self
-                .kept
-                .last_key_value()
-                .is_some_and(|last| place < *last.0);
-        if is_first && kept_max > 0 {
-            self.kept.insert(place, listed());
-            if self.kept.len() > kept_max {
-                self.kept.pop_last();
-            }
-        }
-    }
-
-    /// Keeps the first [`NAMES_MAX`] services and root operations by name. This choice does not
-    /// depend on how workers divide the store. A root operation that is dropped once is always
-    /// dropped again, so the counts of the kept ones are complete.
     fn note_names(&mut self, records: &TraceRecords, root: &str) {
         for span in &records.spans {
             if !self.services.contains(&span.service) {
                 self.services.insert(span.service.clone());
             }
         }
-        while self.services.len() > NAMES_MAX {
-            self.services.pop_last();
-        }
         if let Some(requests) = self.roots.get_mut(root) {
             *requests += 1;
         } else {
             self.roots.insert(root.to_owned(), 1);
-            if self.roots.len() > NAMES_MAX {
-                self.roots.pop_last();
-            }
         }
+        self.bound_names();
+    }
+
+    /// Keeps the first [`NAMES_MAX`] services and root operations by name. This choice does not
+    /// depend on how workers divide the store. A root operation that is dropped once is always
+    /// dropped again, so the counts of the kept ones are complete.
+    fn bound_names(&mut self) {
+        while self.services.len() > NAMES_MAX {
+            self.services.pop_last();
+        }
+        keep_first(&mut self.roots, NAMES_MAX);
     }
 
     fn merge(&mut self, other: Self, kept_max: usize) {
@@ -150,19 +139,12 @@ impl Worker {
         self.matched += other.matched;
         self.unknown += other.unknown;
         self.kept.extend(other.kept);
-        while self.kept.len() > kept_max {
-            self.kept.pop_last();
-        }
+        keep_first(&mut self.kept, kept_max);
         self.services.extend(other.services);
-        while self.services.len() > NAMES_MAX {
-            self.services.pop_last();
-        }
         for (root, requests) in other.roots {
             *self.roots.entry(root).or_default() += requests;
         }
-        while self.roots.len() > NAMES_MAX {
-            self.roots.pop_last();
-        }
+        self.bound_names();
     }
 }
 
@@ -192,9 +174,9 @@ pub fn list_requests(
     };
     let (found, notes) = source.fold("listing requests", selection, &parts, workers, visit)?;
     let mut all = Worker::default();
-    found
-        .into_iter()
-        .for_each(|part| all.merge(part, wanted.kept_max));
+    for part in found {
+        all.merge(part, wanted.kept_max);
+    }
     Ok(RequestList {
         searched: all.searched,
         matched: all.matched,
@@ -239,7 +221,8 @@ fn look(
         RequestOrder::Slowest => i128::from(latency_ns),
         RequestOrder::Latest => i128::from(start_ns),
     };
-    worker.keep((Reverse(first), records.id.0), wanted.kept_max, || {
+    let place = (Reverse(first), records.id.0);
+    keep_early(&mut worker.kept, wanted.kept_max, place, || {
         let services: BTreeSet<&str> = records.spans.iter().map(|span| &*span.service).collect();
         ListedRequest {
             id: records.id.0,

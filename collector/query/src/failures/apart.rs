@@ -22,6 +22,7 @@ use stroboscope_store::tables::AttributeKeys;
 
 use super::super::notes::Notes;
 use super::super::query_error::QueryError;
+use super::super::search::keep_first;
 use super::super::source::{Selection, Source};
 
 /// Maximum number of requests of one outcome and root operation that are kept.
@@ -44,19 +45,13 @@ impl RequestSample {
     pub(super) fn observe(&mut self, id: TraceId, weight: Weight, start_ns: i64) {
         self.requests += 1;
         self.kept.insert((place_of(id, 0), id), (weight, start_ns));
-        self.bound();
+        keep_first(&mut self.kept, KEPT_MAX);
     }
 
     pub(super) fn merge(&mut self, other: Self) {
         self.requests += other.requests;
         self.kept.extend(other.kept);
-        self.bound();
-    }
-
-    fn bound(&mut self) {
-        while self.kept.len() > KEPT_MAX {
-            self.kept.pop_last();
-        }
+        keep_first(&mut self.kept, KEPT_MAX);
     }
 
     /// Returns at most [`READ_MAX`] of the kept requests that began at `from_ns` or later, and the
