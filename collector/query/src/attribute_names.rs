@@ -65,9 +65,7 @@ pub(super) fn attribute_counts(
 ) -> Result<AttributeCounts, QueryError> {
     let times_ns = selection.range.records_ns();
     let parts = source.parts_between(times_ns, Some(ids), &AttributeKeys::all())?;
-    let workers = (0..parts.count())
-        .map(|_| AttributeCounts::default())
-        .collect();
+    let workers = vec![AttributeCounts::default(); parts.count()];
     let what = "looking for attributes";
     let (workers, _) = source.fold(what, selection, &parts, workers, |counts, records, _| {
         counts.observe(records);
@@ -79,7 +77,7 @@ pub(super) fn attribute_counts(
 
 /// Number of traces in which each attribute occurs, for at most [`COUNTED_MAX`] attributes.
 /// Attributes of events inside spans are not counted.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct AttributeCounts(BTreeMap<Arc<str>, u64>);
 
 impl AttributeCounts {

@@ -62,9 +62,8 @@ pub fn clocks(
 ) -> Result<ClockReport, QueryError> {
     let (evidence, seen, notes) = compared(source, selection, note_last)?;
     let mut last = LastSeen::default();
-    for of_part in seen {
-        let of_part = of_part.iter();
-        of_part.for_each(|(host, last_ns)| note_host(host, *last_ns, &mut last));
+    for (host, last_ns) in seen.iter().flatten() {
+        note_host(host, *last_ns, &mut last);
     }
     let alignment = evidence.align(reference);
     let hosts_of = |host: &Arc<str>| {
@@ -73,16 +72,10 @@ pub fn clocks(
     };
     let parts = source.parts(selection, &AttributeKeys::none())?;
     let workers = vec![0; parts.count()];
-    let (contradictions, _) = source.fold(
-        "checking clocks",
-        selection,
-        &parts,
-        workers,
-        |contradictions: &mut u64, records, _| {
-            *contradictions += alignment.contradictions(records);
-        },
-    )?;
-    let contradictions = contradictions.iter().sum();
+    let visit = |contradictions: &mut u64, records: &mut TraceRecords, _: &mut Notes| {
+        *contradictions += alignment.contradictions(records);
+    };
+    let (contradictions, _) = source.fold("checking clocks", selection, &parts, workers, visit)?;
     let mut alone = alignment.islands().len()..;
     let hosts = last.into_iter().map(|(host, last_ns)| {
         let converted = alignment.convert(&host, last_ns);
@@ -98,13 +91,12 @@ pub fn clocks(
             island,
         }
     });
-    let hosts = hosts.collect();
     Ok(ClockReport {
-        hosts,
+        hosts: hosts.collect(),
         round_trips: alignment.pairs().iter().map(|pair| pair.round_trips).sum(),
         impossible: evidence.impossible(),
         refused: evidence.refused(),
-        contradictions,
+        contradictions: contradictions.iter().sum(),
         alignment,
         notes,
     })
@@ -122,16 +114,12 @@ pub(super) fn compared<T: Default + Send>(
 ) -> Result<(ClockEvidence, Vec<T>, Notes), QueryError> {
     let parts = source.parts(selection, &AttributeKeys::none())?;
     let workers = (0..parts.count()).map(|_| <(ClockEvidence, T)>::default());
-    let (seen, notes) = source.fold(
-        "comparing clocks",
-        selection,
-        &parts,
-        workers.collect(),
-        |(evidence, noted): &mut (ClockEvidence, T), records, _| {
-            evidence.observe(records);
-            also(records, noted);
-        },
-    )?;
+    let visit = |seen: &mut (ClockEvidence, T), records: &mut TraceRecords, _: &mut Notes| {
+        seen.0.observe(records);
+        also(records, &mut seen.1);
+    };
+    let what = "comparing clocks";
+    let (seen, notes) = source.fold(what, selection, &parts, workers.collect(), visit)?;
     let mut evidence = ClockEvidence::new();
     let mut noted = Vec::with_capacity(seen.len());
     for (of_part, more) in seen {

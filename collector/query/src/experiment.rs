@@ -132,9 +132,7 @@ pub fn experiment(
     let keys = [Some(&by), unit.as_ref()].into_iter().flatten();
     let keys: Vec<&str> = keys.filter_map(Assignment::recorded_key).collect();
     let parts = source.parts(selection, &AttributeKeys::of(keys))?;
-    let workers = (0..parts.count())
-        .map(|_| PartRequests::default())
-        .collect();
+    let workers = vec![PartRequests::default(); parts.count()];
     let hasher = RandomState::new();
     let visit = |side: &mut PartRequests, records: &mut TraceRecords, _: &mut Notes| {
         side.take(records, settings, &by, unit.as_ref(), &hasher);

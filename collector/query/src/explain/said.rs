@@ -193,9 +193,8 @@ fn requests(
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let parts = period
-        .source
-        .parts(period.selection, &AttributeKeys::all())?;
+    let (source, selection) = (&period.source, period.selection);
+    let parts = source.parts(selection, &AttributeKeys::all())?;
     let workers = vec![FoundRequests::default(); parts.count()];
     let visit = |found: &mut FoundRequests, records: &mut TraceRecords, _: &mut Notes| {
         let Some(contrasted) = wanted.get(&records.id) else {
@@ -219,12 +218,6 @@ fn requests(
         found.requests.push((request, contrasted.is_beyond));
     };
     // Ignores the notes, because the comparison has already taken notes about these requests.
-    let (found, _) = period.source.fold(
-        "reading attributes",
-        period.selection,
-        &parts,
-        workers,
-        visit,
-    )?;
+    let (found, _) = source.fold("reading attributes", selection, &parts, workers, visit)?;
     Ok(found)
 }
