@@ -27,7 +27,7 @@ pub(super) struct SeenRequest {
 
 /// Requests of both sides in one or several parts of the store. Omits requests with neither a root
 /// span nor events of an event log, without counting them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PartRequests {
     pub(super) seen: Vec<SeenRequest>,
     /// Names of the root operations to which the requests refer by index.
@@ -87,12 +87,7 @@ impl PartRequests {
         let Some((start_ns, end_ns)) = request_time_ns(records) else {
             return;
         };
-        let root = records.root_name();
-        let known = self.roots.iter().position(|known| *known == *root);
-        let root = known.unwrap_or_else(|| {
-            self.roots.push(root.into_owned());
-            self.roots.len() - 1
-        });
+        let root = self.root(&records.root_name());
         let observed = ExperimentRequest {
             unit,
             burst: 0,
@@ -101,28 +96,27 @@ impl PartRequests {
         };
         self.seen.push(SeenRequest {
             at_ns: start_ns,
-            root: root as u32,
+            root,
             observed,
         });
     }
 
+    /// Returns the index of a root operation, and adds it if it is new.
+    fn root(&mut self, name: &str) -> u32 {
+        let known = self.roots.iter().position(|known| known == name);
+        known.unwrap_or_else(|| {
+            self.roots.push(name.to_owned());
+            self.roots.len() - 1
+        }) as u32
+    }
+
     pub(super) fn merge(&mut self, other: PartRequests) {
-        let numbers: Vec<u32> = other
-            .roots
-            .into_iter()
-            .map(|root| {
-                let known = self.roots.iter().position(|known| *known == root);
-                known.unwrap_or_else(|| {
-                    self.roots.push(root);
-                    self.roots.len() - 1
-                }) as u32
-            })
-            .collect();
-        self.seen
-            .extend(other.seen.into_iter().map(|seen| SeenRequest {
-                root: numbers[seen.root as usize],
-                ..seen
-            }));
+        let numbers: Vec<u32> = other.roots.iter().map(|root| self.root(root)).collect();
+        let seen = other.seen.into_iter().map(|seen| SeenRequest {
+            root: numbers[seen.root as usize],
+            ..seen
+        });
+        self.seen.extend(seen);
         for (value, count) in other.values {
             if self.values.len() < VALUES_MAX || self.values.contains_key(&value) {
                 *self.values.entry(value).or_default() += count;

@@ -135,16 +135,12 @@ impl PartRequests {
     }
 
     fn leave_out(&mut self) -> Vec<LeftOutTime> {
-        let timed: Vec<TimedRequest> = self
-            .seen
-            .iter()
-            .map(|seen| TimedRequest {
-                at_ns: seen.at_ns,
-                operation: seen.root,
-                observed: seen.observed,
-            })
-            .collect();
-        let left_out = one_offs(&timed);
+        let timed = self.seen.iter().map(|seen| TimedRequest {
+            at_ns: seen.at_ns,
+            operation: seen.root,
+            observed: seen.observed,
+        });
+        let left_out = one_offs(&timed.collect::<Vec<_>>());
         let is_in = |at_ns: i64| {
             let of = |time: &LeftOutTime| time.from_ns <= at_ns && at_ns < time.to_ns;
             left_out.iter().any(of)
