@@ -77,19 +77,11 @@ impl KernelEvents {
 }
 
 /// Returns the windows without the gaps, in which events were lost.
-fn without(windows: Vec<(i64, i64)>, gaps: &[(i64, i64)]) -> Vec<(i64, i64)> {
-    let mut left = windows;
+fn without(mut left: Vec<(i64, i64)>, gaps: &[(i64, i64)]) -> Vec<(i64, i64)> {
     for gap in gaps {
-        let cut = |window: (i64, i64)| {
-            let (before, after) = (
-                (window.0, window.1.min(gap.0)),
-                (window.0.max(gap.1), window.1),
-            );
-            let parts = match window.0 < gap.1 && gap.0 < window.1 {
-                true => [Some(before), Some(after)],
-                false => [Some(window), None],
-            };
-            parts.into_iter().flatten().filter(|(from, to)| from < to)
+        let cut = |(open, close): (i64, i64)| {
+            let parts = [(open, close.min(gap.0)), (open.max(gap.1), close)];
+            parts.into_iter().filter(|(from, to)| from < to)
         };
         left = left.into_iter().flat_map(cut).collect();
     }
