@@ -56,10 +56,8 @@ impl CausalGraph {
         );
         // Writing to a String cannot fail.
         for (id, label) in segments {
-            let (task, events) = (
-                escape(&label.task),
-                escape(&format!("{} … {}", label.start, label.end)),
-            );
+            let task = escape(&label.task);
+            let events = escape(&format!("{} … {}", label.start, label.end));
             let _ = writeln!(dot, "  s{} [label=\"{task}\\n{events}\"];", id.0);
         }
         for (a, b) in &self.edges {

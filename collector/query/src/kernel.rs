@@ -51,10 +51,8 @@ impl KernelPart {
         let beyond_ns =
             |later_ns: i64, earlier_ns: i64| u64::try_from(later_ns - earlier_ns).unwrap_or(0);
         for window in &mut self.timeline.windows {
-            let (open_ns, close_ns) = (
-                clocks.wall_ns(window.open_ns),
-                clocks.wall_ns(window.close_ns),
-            );
+            let open_ns = clocks.wall_ns(window.open_ns);
+            let close_ns = clocks.wall_ns(window.close_ns);
             window.open_ns += beyond_ns(from_ns, open_ns);
             window.close_ns -= beyond_ns(close_ns, to_ns);
         }

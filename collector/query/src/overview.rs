@@ -159,10 +159,8 @@ impl Nearest {
     /// Keeps a request for each wanted latency to which it is [`nearer`](Self::nearer). Converts
     /// only such requests to answers, because most requests are not nearer.
     fn offer(&mut self, wanted_ns: &[u64], seen: &TraceView<'_>) {
-        if !self
-            .nearer(wanted_ns, seen.path.latency_ns, seen.trace.id)
-            .is_empty()
-        {
+        let nearer = self.nearer(wanted_ns, seen.path.latency_ns, seen.trace.id);
+        if !nearer.is_empty() {
             self.offer_answer(wanted_ns, &TraceAnswer::of(seen));
         }
     }

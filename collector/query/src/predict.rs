@@ -99,15 +99,11 @@ impl Question for PredictSettings {
         if attributes.is_empty() {
             return Err(QueryError::NoAttributes);
         }
-        let named = attributes
-            .into_iter()
-            .map(|name| (Attribute::named(&name), name));
-        let attributes: BTreeMap<String, Attribute> =
-            named.map(|(attribute, name)| (name, attribute)).collect();
+        let named = |name: String| (name.clone(), Attribute::named(&name));
         Ok(Keys {
             categories,
             server,
-            attributes,
+            attributes: attributes.into_iter().map(named).collect(),
             not_tried,
         })
     }

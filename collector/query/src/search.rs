@@ -245,10 +245,6 @@ pub(super) fn note_present(absent: &mut Vec<AbsentAttribute>, records: &TraceRec
     }
 }
 
-fn keys_of(formula: &Formula) -> AttributeKeys {
-    AttributeKeys::of(formula.keys())
-}
-
 /// Returns the selection with incomplete requests, because a search reports its uncertainty about
 /// them.
 pub(super) fn with_cut(selection: Selection) -> Selection {
@@ -300,17 +296,12 @@ pub fn search_requests(
         true => Some(KernelEvents::read(source, selection.range, clocks)?),
         false => None,
     };
+    let (need, keys) = (Requirement::of(formula), AttributeKeys::of(formula.keys()));
     let (plan, wanted) = match settings.reads_all {
         true => (SearchPlan::asked_for(&look), None),
-        false => candidates(
-            source,
-            selection,
-            &Requirement::of(formula),
-            &keys_of(formula),
-            &look,
-        )?,
+        false => candidates(source, selection, &need, &keys, &look)?,
     };
-    let mut parts = source.parts(selection, &keys_of(formula))?;
+    let mut parts = source.parts(selection, &keys)?;
     if let Some(wanted) = wanted {
         parts = parts.only(wanted);
     }

@@ -283,20 +283,17 @@ impl Series {
     /// requests of all blocks.
     fn ranked(&self) -> Vec<Block> {
         let mut passed = 0.0;
-        let of_band = self
-            .bands(0..self.blocks.len())
-            .into_iter()
-            .map(|(band, requests)| {
-                let rank = 2.0 * passed + requests.estimate() + 1.0;
-                passed += requests.estimate();
-                (band, rank)
-            });
+        let bands = self.bands(0..self.blocks.len()).into_iter();
+        let of_band = bands.map(|(band, requests)| {
+            let rank = 2.0 * passed + requests.estimate() + 1.0;
+            passed += requests.estimate();
+            (band, rank)
+        });
         let ranks: BTreeMap<u32, f64> = of_band.collect();
         let ranked = |at: usize| {
             let bands = self.bands(at..at + 1);
-            let scores = bands
-                .iter()
-                .map(|(band, requests)| requests.estimate() * ranks[band]);
+            let scores = bands.iter();
+            let scores = scores.map(|(band, requests)| requests.estimate() * ranks[band]);
             Block {
                 values: count(&bands).estimate(),
                 scores: scores.sum(),

@@ -93,14 +93,13 @@ impl ShardSettings {
         let (own, others) = (self.values(), other.values());
         let pairs = own.into_iter().zip(others);
         let mut differing = pairs.filter(|(own, other)| own != other);
-        differing
-            .next()
-            .map(|((flag, own), (_, other))| (flag, own, other))
+        let ((flag, own), (_, other)) = differing.next()?;
+        Some((flag, own, other))
     }
 
     fn values(&self) -> [(&'static str, String); 11] {
-        let none = || "none".to_owned();
-        let or_none = |text: Option<String>| text.unwrap_or_else(none);
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
+        let said = |text: String| or_none(Some(text).filter(|text| !text.is_empty()));
         let instant = |at_ns: Option<i64>| {
             or_none(at_ns.map(|at_ns| format!("{at_ns} ns since the Unix epoch")))
         };
@@ -108,14 +107,8 @@ impl ShardSettings {
             ("--since", instant(self.since_ns)),
             ("--until", instant(self.until_ns)),
             ("--root", or_none(self.root.clone())),
-            (
-                "--request",
-                or_none(Some(self.requests.join(", ")).filter(|text| !text.is_empty())),
-            ),
-            (
-                "--where",
-                or_none(Some(self.filter.clone()).filter(|text| !text.is_empty())),
-            ),
+            ("--request", said(self.requests.join(", "))),
+            ("--where", said(self.filter.clone())),
             ("--include-incomplete", self.include_incomplete.to_string()),
             ("--trust-clocks", self.trust_clocks.to_string()),
             ("--tolerance", self.tolerance.to_string()),
