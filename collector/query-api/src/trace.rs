@@ -1,6 +1,6 @@
 //! A trace as it is stored, with the types of its attributes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use stroboscope_analysis::flow::is_failure;
 use stroboscope_analysis::record::TraceId;
@@ -120,6 +120,17 @@ impl StoredTrace {
         let starts = self.spans.iter().map(|span| span.stored.start_ns);
         let ends = self.spans.iter().map(|span| span.stored.end_ns);
         (starts.min().unwrap_or(0), ends.max().unwrap_or(0))
+    }
+
+    /// Counts the spans, and the failed ones among them, by service.
+    pub(crate) fn services(&self) -> BTreeMap<&str, (u32, u32)> {
+        let mut services: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+        for span in &self.spans {
+            let of_service = services.entry(&span.stored.service).or_default();
+            of_service.0 += 1;
+            of_service.1 += u32::from(span.is_error());
+        }
+        services
     }
 
     /// Converts the spans to messages of OTLP, with log lines as events, and with the warnings of a

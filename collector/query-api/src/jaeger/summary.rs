@@ -1,7 +1,5 @@
 //! Summary of a trace for the lists of Jaeger's API version 3.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use crate::trace::StoredTrace;
@@ -13,14 +11,9 @@ pub fn summary_json(trace: &StoredTrace) -> Value {
     let (from_ns, to_ns) = trace.times_ns();
     let root = trace.root();
     let text = |of: fn(&crate::trace::TraceSpan) -> &str| root.map_or("", of);
-    let mut services: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
-    for span in &trace.spans {
-        let of_service = services.entry(&span.stored.service).or_default();
-        of_service.0 += 1;
-        of_service.1 += u32::from(span.is_error());
-    }
     let errors = trace.spans.iter().filter(|span| span.is_error()).count();
-    let services = services.into_iter().map(|(name, (spans, errors))| {
+    let services = trace.services().into_iter();
+    let services = services.map(|(name, (spans, errors))| {
         json!({"name": name, "spanCount": spans, "errorSpanCount": errors})
     });
     json!({

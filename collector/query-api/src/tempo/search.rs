@@ -1,6 +1,6 @@
 //! Search by TraceQL: returns the newest traces that certainly match, the latest first.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use axum::extract::{RawQuery, State};
@@ -123,13 +123,8 @@ fn trace_json(trace: &StoredTrace, witness: &[u64], spans_max: usize, fields: &[
     let matched: Vec<&TraceSpan> = trace.spans.iter().filter(is_witness).collect();
     let spans = matched.iter().take(spans_max);
     let spans: Vec<Value> = spans.map(|span| span_json(span, fields)).collect();
-    let mut services: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
-    for span in &trace.spans {
-        let of_service = services.entry(&span.stored.service).or_default();
-        of_service.0 += 1;
-        of_service.1 += u32::from(span.is_error());
-    }
-    let services = services.into_iter().map(|(name, (spans, errors))| {
+    let services = trace.services().into_iter();
+    let services = services.map(|(name, (spans, errors))| {
         let counts = json!({"spanCount": spans, "errorCount": errors});
         (name.to_owned(), counts)
     });
