@@ -281,10 +281,9 @@ impl BurstReader<'_> {
                 bytes[place] += bytes_of(&part);
             }
         };
-        let what = "weighing bursts";
+        let (source, selection) = (self.source, self.selection);
         let (weighed, of_reading) =
-            self.source
-                .fold(what, self.selection, &parts, workers, visit)?;
+            source.fold("weighing bursts", selection, &parts, workers, visit)?;
         notes.add_unread(of_reading);
         let mut bytes = vec![0; bursts.len()];
         for of_part in weighed {
@@ -309,9 +308,8 @@ impl BurstReader<'_> {
                     gathered[place].push(part);
                 }
             };
-        let (found, of_slice) =
-            self.source
-                .fold("searching", self.selection, &parts, workers, visit)?;
+        let (source, selection) = (self.source, self.selection);
+        let (found, of_slice) = source.fold("searching", selection, &parts, workers, visit)?;
         notes.add_unread(of_slice);
         let mut requests = vec![Vec::new(); bursts.len()];
         for part in found {

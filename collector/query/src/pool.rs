@@ -128,12 +128,13 @@ impl UsesByService {
             };
             self.0.iter().map(of).collect::<Vec<_>>().join(", ")
         };
-        let find = |service: &str| match self.0.get_key_value(service) {
-            Some(found) => Ok(found),
-            None => Err(QueryError::NoSuchService {
-                service: service.to_owned(),
-                known: known(),
-            }),
+        let no_such = |service: &str| QueryError::NoSuchService {
+            service: service.to_owned(),
+            known: known(),
+        };
+        let find = |service: &str| {
+            let found = self.0.get_key_value(service);
+            found.ok_or_else(|| no_such(service))
         };
         let only = || self.0.first_key_value().filter(|_| self.0.len() == 1);
         let first = match &settings.service {
@@ -154,10 +155,7 @@ impl UsesByService {
                 vec![own, (from..uses.len()).collect()]
             }
         };
-        let pooled = pool(&uses, &groups).ok_or_else(|| QueryError::NoSuchService {
-            service: first.0.clone(),
-            known: known(),
-        })?;
+        let pooled = pool(&uses, &groups).ok_or_else(|| no_such(first.0))?;
         Ok(PoolReport { services, pooled })
     }
 }

@@ -62,19 +62,12 @@ impl FindQuery {
                  query.operationName and query.durationMin are"
             )));
         }
-        let times = [
-            ["query.startTimeMin", "query.start_time_min"],
-            ["query.startTimeMax", "query.start_time_max"],
-        ];
-        let time = |names: &[&str; 2]| {
-            given.instant_ns(names)?.ok_or_else(|| {
-                Refusal::Bad(format!(
-                    "{} is required, such as 2026-03-01T12:00:00Z",
-                    names[0]
-                ))
-            })
+        let time = |names: [&str; 2]| {
+            let required = format!("{} is required, such as 2026-03-01T12:00:00Z", names[0]);
+            given.instant_ns(&names)?.ok_or(Refusal::Bad(required))
         };
-        let [from_ns, to_ns] = [time(&times[0])?, time(&times[1])?];
+        let from_ns = time(["query.startTimeMin", "query.start_time_min"])?;
+        let to_ns = time(["query.startTimeMax", "query.start_time_max"])?;
         let text = |names: [&str; 2]| given.text(&names).map(str::to_owned);
         let shortest = ["query.durationMin", "query.duration_min"];
         let longest = ["query.durationMax", "query.duration_max"];
@@ -163,10 +156,8 @@ fn durations(
     let shortest_ns = given.duration_ns(shortest)?.unwrap_or(0);
     let longest_ns = given.duration_ns(longest)?.unwrap_or(i64::MAX);
     if longest_ns < shortest_ns {
-        return Err(Refusal::Bad(format!(
-            "{} is longer than {}",
-            shortest[0], longest[0]
-        )));
+        let (shortest, longest) = (shortest[0], longest[0]);
+        return Err(Refusal::Bad(format!("{shortest} is longer than {longest}")));
     }
     Ok(shortest_ns..=longest_ns)
 }

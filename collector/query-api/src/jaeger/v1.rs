@@ -169,14 +169,12 @@ async fn one(
     let answer = door.answer(move |traces, mut share| {
         let given = Parameters::of(query.as_deref())?;
         let number = trace_id(&id).map_err(Refusal::Bad)?;
-        let spans_max = given.spans_max()?;
         // The requested times are ignored: they are hints, which some clients give in other units,
         // and the id is sufficient.
-        let found = if given.text(&["raw"]) == Some("true") {
-            traces.by_id(number, spans_max, &mut share)?
-        } else {
-            traces.by_id_corrected(number, spans_max, &mut share)?
-        };
+        let mut found = traces.by_id(number, given.spans_max()?, &mut share)?;
+        if given.text(&["raw"]) != Some("true") {
+            found.iter_mut().for_each(|trace| traces.correct(trace));
+        }
         let found = found.ok_or_else(|| Refusal::NotFound("trace not found".to_owned()))?;
         written(vec![found], share)
     });

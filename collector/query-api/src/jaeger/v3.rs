@@ -93,12 +93,10 @@ async fn one(
     let answer = door.answer(move |traces, mut share| {
         let given = Parameters::of(query.as_deref())?;
         let number = trace_id(&id).map_err(Refusal::Bad)?;
-        let spans_max = given.spans_max()?;
-        let found = if is_raw(&given) {
-            traces.by_id(number, spans_max, &mut share)?
-        } else {
-            traces.by_id_corrected(number, spans_max, &mut share)?
-        };
+        let mut found = traces.by_id(number, given.spans_max()?, &mut share)?;
+        if !is_raw(&given) {
+            found.iter_mut().for_each(|trace| traces.correct(trace));
+        }
         result(found.as_slice(), share)
     });
     of_traces(answer.await)

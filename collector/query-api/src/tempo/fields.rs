@@ -19,16 +19,9 @@ fn status(is_error: bool, is_ok: bool) -> &'static str {
 /// names that clients expect. Each name occurs once.
 pub(super) fn told(span: &TraceSpan, fields: &[Field]) -> Vec<(String, AnyValue)> {
     let mut known = BTreeSet::new();
-    let mut told = Vec::new();
-    for field in fields {
-        let Some((name, value)) = one(span, field) else {
-            continue;
-        };
-        if known.insert(name.clone()) {
-            told.push((name, value));
-        }
-    }
-    told
+    let told = fields.iter().filter_map(|field| one(span, field));
+    let told = told.filter(|(name, _)| known.insert(name.clone()));
+    told.collect()
 }
 
 fn one(span: &TraceSpan, field: &Field) -> Option<(String, AnyValue)> {
