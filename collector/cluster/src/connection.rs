@@ -133,10 +133,8 @@ impl Connection {
         let mut client = create_worker_client(BoxCloneSyncChannel::new(channel));
         // Without the time limit, a call could wait forever: if the worker closes the connection
         // while the call is sent (about once in 5,000 times), tonic's channel does not reconnect.
-        let asked = timeout(
-            CONNECT_TIMEOUT,
-            client.get_worker_info(GetWorkerInfoRequest {}),
-        );
+        let asking = client.get_worker_info(GetWorkerInfoRequest {});
+        let asked = timeout(CONNECT_TIMEOUT, asking);
         let advice = advice(worker);
         let silent = format!("it sent no version within {CONNECT_TIMEOUT:?}; {advice}");
         let info = asked.await.map_err(|_| WorkerFailure::Lost(silent))?;

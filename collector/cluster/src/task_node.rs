@@ -113,10 +113,8 @@ impl ExecutionPlan for TaskExec {
             let rows = std::iter::once(row(&[first])).chain(pieces);
             Ok::<_, DataFusionError>(stream::iter(rows))
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(
-            schema(),
-            rows.try_flatten().boxed(),
-        )))
+        let rows = rows.try_flatten().boxed();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema(), rows)))
     }
 }
 

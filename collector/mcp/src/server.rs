@@ -118,11 +118,9 @@ impl ToolServer {
 impl ServerHandler for ToolServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let program = Implementation::new("stroboscope", env!("CARGO_PKG_VERSION"));
         ServerConfig::new(capabilities)
-            .with_server_info(Implementation::new(
-                "stroboscope",
-                env!("CARGO_PKG_VERSION"),
-            ))
+            .with_server_info(program)
             .with_instructions(INSTRUCTIONS)
     }
 
@@ -136,9 +134,8 @@ impl ServerHandler for ToolServer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(
-            self.tools.definitions().cloned().collect(),
-        ))
+        let tools = self.tools.definitions().cloned().collect();
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(

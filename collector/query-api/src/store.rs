@@ -164,11 +164,8 @@ impl Traces {
         let mut hours = BTreeSet::new();
         for table in [StoreTable::Spans, StoreTable::Events] {
             let objects = self.store.list(table)?;
-            hours.extend(
-                objects
-                    .iter()
-                    .filter_map(|(path, _)| Hour::of_object(path.as_ref())),
-            );
+            let files = objects.iter();
+            hours.extend(files.filter_map(|(path, _)| Hour::of_object(path.as_ref())));
         }
         let (mut ids, mut known) = (Vec::new(), BTreeSet::new());
         let mut from_ns = *search.begins_ns.start();

@@ -70,12 +70,8 @@ pub fn perfetto_trace<'a>(
     for (place, part) in parts.enumerate() {
         // Concatenated Perfetto traces form one trace, so the first part carries the segments.
         let segments = if place == 0 { &*segments } else { &[] };
-        bytes.extend(perfetto(
-            &part.timeline,
-            &part.events,
-            &part.clocks,
-            segments,
-        ));
+        let (timeline, events) = (&part.timeline, &part.events);
+        bytes.extend(perfetto(timeline, events, &part.clocks, segments));
     }
     if bytes.is_empty() {
         let mut clocks = ClockLog::default();

@@ -193,13 +193,8 @@ impl Pass<TraceView<'_>> for RootSeriesPass {
         let root = seen.records.root_name();
         if let Some(place) = self.roots.iter().position(|known| *known == *root) {
             let (start_ns, latency_ns) = (seen.trace.start_ns, seen.path.latency_ns);
-            self.see(
-                place,
-                start_ns,
-                latency_ns,
-                has_failed(seen.records),
-                seen.weight(),
-            );
+            let (has_failed, weight) = (has_failed(seen.records), seen.weight());
+            self.see(place, start_ns, latency_ns, has_failed, weight);
         }
     }
 

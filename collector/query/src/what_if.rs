@@ -98,12 +98,8 @@ impl Question for WaitingQuestion {
         sample: WaitingSample,
         _: Notes,
     ) -> Result<WaitModel, QueryError> {
-        let inference = studied.inference;
-        Ok(WaitModel::learn(
-            &sample,
-            &inference.relations,
-            inference.model.labels(),
-        ))
+        let (relations, model) = (&studied.inference.relations, &studied.inference.model);
+        Ok(WaitModel::learn(&sample, relations, model.labels()))
     }
 }
 
@@ -163,7 +159,6 @@ impl Question for ReplayQuestion {
             by_root: studied.inference.ranked(by_root),
             waiting: self.waiting.found(),
             shared_queues: self.waiting.shared_queues(),
-            expected,
             notes: notes.weighing(WeightUse::Everything),
         })
     }

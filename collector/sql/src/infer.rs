@@ -48,6 +48,7 @@ pub(super) fn traces_view(tables: &[StoredTable]) -> String {
         let elements = elements.filter(|column| is_element(column.name()));
         let elements = elements.map(|column| field(column.name()));
         let fields: Vec<String> = names.chain(elements).collect();
+        let (name, fields) = (of.table.name(), fields.join(", "));
         format!(
             "SELECT trace_id, array_agg(named_struct({fields})) AS {name}{others} FROM {name} GROUP BY trace_id"
         )
@@ -174,14 +175,11 @@ struct InferenceState {
 impl Accumulator for InferenceState {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let [ids, spans, events] = values else {
-            return Err(DataFusionError::Execution(
-                "infer takes trace_id, spans, events".to_owned(),
-            ));
+            let text = "infer takes trace_id, spans, events";
+            return Err(DataFusionError::Execution(text.to_owned()));
         };
         let Some(ids) = ids.as_any().downcast_ref::<FixedSizeBinaryArray>() else {
-            return Err(DataFusionError::Execution(
-                "infer: trace_id is not of 16 bytes".to_owned(),
-            ));
+            return Err(unreadable("trace_id is not of 16 bytes"));
         };
         let (spans, events) = (lists(spans), lists(events));
         let alignment = self.clocks.alignment(&self.source)?;
@@ -295,10 +293,8 @@ fn as_stored(table: StoreTable, rows: &StructArray) -> Result<RecordBatch> {
             fields.push(field);
         }
     }
-    Ok(RecordBatch::try_new(
-        Arc::new(Schema::new(fields)),
-        columns,
-    )?)
+    let schema = Arc::new(Schema::new(fields));
+    Ok(RecordBatch::try_new(schema, columns)?)
 }
 
 fn unreadable(reason: &str) -> DataFusionError {

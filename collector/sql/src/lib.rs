@@ -249,20 +249,13 @@ fn run(
         for table in &tables {
             context.register_table(table.table.name(), listing(table)?)?;
         }
-        context.register_table(
-            "traces",
-            context.sql(&traces_view(&tables)).await?.into_view(),
-        )?;
-        let study = Arc::new(Study::new(
-            source.clone(),
-            Selection::default(),
-            InferSettings::default(),
-        ));
-        let result = |kind| {
-            Arc::new(ResultTable {
-                kind,
-                study: study.clone(),
-            }) as Arc<dyn GivenTable>
+        let traces = context.sql(&traces_view(&tables)).await?;
+        context.register_table("traces", traces.into_view())?;
+        let (selection, settings) = (Selection::default(), InferSettings::default());
+        let study = Arc::new(Study::new(source.clone(), selection, settings));
+        let result = |kind| -> Arc<dyn GivenTable> {
+            let study = study.clone();
+            Arc::new(ResultTable { kind, study })
         };
         for table in ResultKind::ALL.map(result).into_iter().chain(given) {
             context.register_table(table.name(), Arc::new(GivenProvider(table.clone())))?;

@@ -43,25 +43,21 @@ impl ResultKind {
         let number = |name: &str| Field::new(name, DataType::UInt64, false);
         let real = |name: &str| Field::new(name, DataType::Float64, false);
         Arc::new(Schema::new(match self {
-            Self::Segments => {
-                vec![
-                    number("id"),
-                    text("task"),
-                    text("start"),
-                    text("end"),
-                    number("count"),
-                    number("traces"),
-                ]
-            }
-            Self::Relations => {
-                vec![
-                    text("kind"),
-                    number("first"),
-                    number("second"),
-                    number("together"),
-                    number("contradicted"),
-                ]
-            }
+            Self::Segments => vec![
+                number("id"),
+                text("task"),
+                text("start"),
+                text("end"),
+                number("count"),
+                number("traces"),
+            ],
+            Self::Relations => vec![
+                text("kind"),
+                number("first"),
+                number("second"),
+                number("together"),
+                number("contradicted"),
+            ],
             Self::Pipelines => vec![
                 text("first"),
                 text("second"),
@@ -148,22 +144,15 @@ fn relations(inference: &Inference) -> Vec<ArrayRef> {
         relations.iter().map(|relation| (kind, *relation)).collect()
     };
     let mut all = of("happens-before", inference.relations.all_happens_before());
-    all.extend(of(
-        "mutual exclusion",
-        inference.relations.all_mutual_exclusion(),
-    ));
+    let exclusions = inference.relations.all_mutual_exclusion();
+    all.extend(of("mutual exclusion", exclusions));
+    let relations = || all.iter().map(|(_, relation)| relation);
     vec![
         texts(all.iter().map(|(kind, _)| *kind)),
-        numbers(all.iter().map(|(_, relation)| u64::from(relation.first.0))),
-        numbers(all.iter().map(|(_, relation)| u64::from(relation.second.0))),
-        numbers(
-            all.iter()
-                .map(|(_, relation)| relation.support.cooccurrences),
-        ),
-        numbers(
-            all.iter()
-                .map(|(_, relation)| relation.support.contradictions),
-        ),
+        numbers(relations().map(|relation| u64::from(relation.first.0))),
+        numbers(relations().map(|relation| u64::from(relation.second.0))),
+        numbers(relations().map(|relation| relation.support.cooccurrences)),
+        numbers(relations().map(|relation| relation.support.contradictions)),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
-use stroboscope_otlp::message::{AnyKind, AnyValue, Event, KeyValue, Link, Status};
+use stroboscope_otlp::message::{AnyKind, AnyValue, Event, KeyValue, Link};
 use stroboscope_otlp::{SpanParts, any_json};
 use stroboscope_otlp::{hex, standard_base64};
 
@@ -106,16 +106,13 @@ fn tags(span: &TraceSpan, parts: &SpanParts) -> Vec<Value> {
     };
     say("span.kind", kind_name(own.kind));
     let status = own.status.clone().unwrap_or_default();
-    let Status { code, message, .. } = &status;
-    say(
-        "otel.status_code",
-        match code {
-            1 => "OK",
-            2 => "ERROR",
-            _ => "",
-        },
-    );
-    say("otel.status_description", message);
+    let code = match status.code {
+        1 => "OK",
+        2 => "ERROR",
+        _ => "",
+    };
+    say("otel.status_code", code);
+    say("otel.status_description", &status.message);
     say("w3c.tracestate", &own.trace_state);
     // Jaeger's pages mark failed spans by this tag, and do not accept a message in it.
     let mut attributes = own.attributes.iter();

@@ -32,10 +32,8 @@ fn answered(answer: Result<Value, Refusal>) -> Response {
     match answer {
         Ok(body) => Json(body).into_response(),
         Err(refusal) => {
-            let (code, message) = (refusal.code(), refusal.to_string());
-            refusal.response(Json(
-                json!({"error": {"httpCode": code, "message": message}}),
-            ))
+            let error = json!({"httpCode": refusal.code(), "message": refusal.to_string()});
+            refusal.response(Json(json!({"error": error})))
         }
     }
 }

@@ -297,11 +297,7 @@ impl ShardInference {
         let bytes = KEPT_FORMS * inference.model.bytes();
         let kept = source.memory().keep_model(bytes);
         kept.map_err(QueryError::lack_of_requests)?;
-        Ok(Study::knowing(
-            source,
-            study.selection(),
-            settings,
-            inference,
-        ))
+        let selection = study.selection();
+        Ok(Study::knowing(source, selection, settings, inference))
     }
 }
