@@ -61,7 +61,7 @@ enum BurstVerb {
 #[serde(untagged)]
 #[allow(dead_code, reason = "the document's schema is made of it")]
 pub enum BurstSays {
-    Explained(BurstPlan),
+    Explained(Box<BurstPlan>),
     Planned(Box<plan::BurstPlanSays>),
 }
 
