@@ -16,7 +16,6 @@ use crate::output::{print, print_json};
 use crate::{Failure, Status};
 use stroboscope_render::humanise::{duration, percent};
 
-/// Maximum number of windows to show.
 const WINDOWS_SHOWN: usize = 5;
 /// Minimum ratio of a burst period to the request's length, after Ardelean et al., NSDI 2018,
 /// §3.3.1. Applied to the time from burst to burst, the rule makes sure that no request overlaps

@@ -270,7 +270,6 @@ impl ExperimentSays {
         }
     }
 
-    /// Describes the main result in one or two sentences.
     fn headline(&self) -> String {
         let all: Vec<&MetricRow> = self.metrics.iter().filter(|of| of.root.is_none()).collect();
         if let Some(unlike) = self.balance.iter().find(|of| !of.is_balanced) {

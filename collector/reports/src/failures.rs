@@ -32,7 +32,6 @@ use crate::{Failure, Status};
 
 pub use leaf::FailureLeafRow;
 
-/// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;
 /// Maximum number of warnings about medians that failed requests shift. The second number is the
 /// minimum number of failed requests, and of others, that a root operation needs for a warning.

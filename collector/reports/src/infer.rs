@@ -276,7 +276,6 @@ impl Infer {
         give(&self.found(&study)?, &self.reading.from, &self.show)
     }
 
-    /// Reads one shard and saves its part.
     fn run_shard(&self, shard: Shard, part: &Path, runtime: &Runtime) -> Result<Status, Failure> {
         let clocks = self.clocks.as_deref().map(load_clocks).transpose();
         let clocks = clocks.map_err(Failure::of)?;
@@ -291,7 +290,6 @@ impl Infer {
         tell(&summary.map_err(Failure::of)?, shard, part)
     }
 
-    /// Lets workers read the requests.
     fn run_cluster(&self, runtime: &Runtime) -> Result<Status, Failure> {
         let (merged, recorded) = self.cluster.infer(&self.reading, runtime)?;
         if let Some(path) = &self.save {

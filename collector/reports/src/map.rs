@@ -28,7 +28,6 @@ use crate::suggest::command_on;
 use crate::verb::{ReadingVerb, Report};
 use crate::{Failure, Status};
 
-/// Maximum number of services and edges in the picture.
 const SERVICES_DRAWN: usize = 200;
 const EDGES_DRAWN: usize = 600;
 /// Maximum number of edges of a picture with labels. If there are more, none has a label, because
@@ -174,7 +173,6 @@ impl EdgeRow {
         }
     }
 
-    /// Describes the edge's figures in a line.
     fn note(&self) -> String {
         let failed = match self.failed {
             0 => String::new(),
@@ -310,10 +308,9 @@ impl MapReport {
             let nearest = nearest(focus, known);
             let nearest = nearest.map_or_else(String::new, |name| format!(" (is it {name}?)"));
             let listed = command_on("map", data);
-            return Err(Failure::coded(
-                FailureCode::Unknown,
-                format!("no span is of the service {focus}{nearest}; `{listed}` lists services"),
-            ));
+            return Err(Failure::unknown(format!(
+                "no span is of the service {focus}{nearest}; `{listed}` lists services"
+            )));
         }
         let edges = &mut self.edges;
         edges.retain(|edge| edge.is_of(focus));

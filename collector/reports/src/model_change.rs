@@ -214,7 +214,6 @@ impl Serialize for ModelChangeReport<'_> {
 
 schema_is_of!(ModelChangeReport<'_>, ChangeEntry);
 
-/// A relation or a segment that changed.
 struct ChangedRow {
     kind: &'static str,
     what: String,

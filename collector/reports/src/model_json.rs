@@ -96,7 +96,6 @@ impl Serialize for Pairs<'_> {
     }
 }
 
-/// A segment of a model, as a row of a table.
 pub(crate) struct SegmentRow<'a> {
     pub name: SegmentName,
     pub label: &'a SegmentLabel,

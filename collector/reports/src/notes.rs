@@ -15,7 +15,6 @@ use stroboscope_render::humanise::{are, counted};
 pub(crate) const NOTHING_READ: &str =
     "No request in the store matches the requested time and root operation.";
 
-/// Maximum number of damaged files to show one by one.
 const DAMAGE_SHOWN: usize = 20;
 
 /// Prints the remarks on a query on standard error. Returns `Partly` if files were damaged.

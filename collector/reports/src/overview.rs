@@ -24,7 +24,6 @@ use crate::study::NamedStudy;
 use crate::time::since;
 use crate::verb::{ReadingVerb, Report};
 
-/// Maximum number of operations in the picture.
 const OPERATIONS_SHOWN: usize = 10;
 /// Factor between the medians with and without failed requests, above which a report states that
 /// failed requests shift the median.

@@ -141,7 +141,6 @@ impl FlowArguments {
 }
 
 impl PeriodArguments {
-    /// Returns the settings of the comparison.
     pub(crate) fn settings(&self) -> CompareSettings {
         CompareSettings {
             count_min: self.threshold,
@@ -152,7 +151,6 @@ impl PeriodArguments {
         }
     }
 
-    /// Reports whether any period was requested.
     pub(crate) fn are_asked(&self) -> bool {
         let is_time = self.before.is_some() || self.after.is_some();
         let is_formula = self.before_where.is_some() || self.after_where.is_some();
@@ -242,7 +240,6 @@ impl PeriodArguments {
         ]
     }
 
-    /// Selects a period of a store.
     fn period(
         (name, period): (&str, Option<&str>),
         reading: &ReadingArguments,

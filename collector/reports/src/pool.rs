@@ -328,7 +328,6 @@ impl PoolSays {
         }
     }
 
-    /// Describes the main result in one or two sentences.
     fn headline(&self) -> String {
         let list = |of: &dyn Fn(&PercentileRow) -> Option<f64>| -> Option<String> {
             let each = self.percentiles.iter().map(|row| {

@@ -14,7 +14,6 @@ use stroboscope_render::roots::headline_is_of;
 use stroboscope_render::rows;
 use stroboscope_render::show::{Cell, Doc};
 
-/// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;
 
 /// Describes the latency of requests whose root operation has known callers, or of all requests if

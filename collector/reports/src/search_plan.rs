@@ -7,7 +7,6 @@ use stroboscope_render::humanise::counted;
 use stroboscope_render::rows;
 use stroboscope_render::show::Doc;
 
-/// Maximum number of files to name in the text.
 const FILES_SHOWN_MAX: usize = 20;
 
 /// Data that was read and skipped, and the reasons.

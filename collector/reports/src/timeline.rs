@@ -127,7 +127,6 @@ impl TimelineVerb {
         Ok(given)
     }
 
-    /// Returns the requested trace or burst.
     fn seen(&self, source: &Source) -> Result<TimelineReport, Failure> {
         let view = match (&self.trace, self.burst) {
             (Some(trace), _) => of_trace(source, trace_id(trace), trace),

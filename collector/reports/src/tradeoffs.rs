@@ -257,7 +257,6 @@ impl Learn {
         give(&says, &self.reading.from, &self.show)
     }
 
-    /// Learns the model of slack, if requested.
     fn slack(&self, study: &NamedStudy) -> Result<Option<SlackModelReport>, Failure> {
         let Some(key) = &self.slack_by else {
             return Ok(None);

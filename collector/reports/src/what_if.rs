@@ -20,9 +20,7 @@ use stroboscope_render::humanise::{counted, duration};
 use stroboscope_render::rows;
 use stroboscope_render::show::{Cell, Doc, SegmentName, TableSpec};
 
-/// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 10;
-/// Maximum number of changed segments to list in the text.
 const SEGMENTS_SHOWN: usize = 10;
 
 /// Show how fast requests would be if a segment took less time, or more

@@ -50,7 +50,6 @@ pub(super) fn nice_step(least: f64) -> f64 {
     fits.unwrap_or(10.0 * power)
 }
 
-/// Formats a number on an axis.
 pub(super) fn text(number: f64, kind: Kind) -> String {
     match kind {
         Kind::DurationNs => duration_tick(number),

@@ -22,7 +22,6 @@ const NAME_CHARS: usize = 28;
 /// Approximate width of a character, in px.
 const CHAR_PX: f64 = 7.2;
 
-/// Draws a chart.
 pub(super) fn draw(chart: &Chart) -> Picture {
     match chart {
         Chart::Lines { x, y, lines } => draw_lines((x, y), lines),
@@ -96,7 +95,6 @@ fn legend(sketch: &mut Sketch, names: &[(&str, usize)], are_lines: bool) -> f64 
     y + LEGEND_PX
 }
 
-/// Draws stacked horizontal bars over one axis.
 fn draw_stacks(axis: &Axis, stacks: &[Stack]) -> Picture {
     const ROW_PX: f64 = 58.0;
     let mut sketch = Sketch::default();

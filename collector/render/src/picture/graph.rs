@@ -7,7 +7,6 @@ use crate::humanise::percent;
 use crate::show::{Graph, GraphEdge, GraphNode};
 
 const LINE_CHARS: usize = 34;
-/// Maximum number of lines in a box.
 const LINES_MAX: usize = 3;
 const LINE_PX: f64 = 16.0;
 const BOX_PX: Px = (280.0, 60.0);
@@ -18,7 +17,6 @@ const LABEL_PX: Px = (180.0, 34.0);
 /// Positions of a label along a curve of its edge, the best first.
 const LABEL_AT: [f64; 3] = [0.5, 0.7, 0.3];
 
-/// Draws a graph.
 pub(super) fn draw(graph: &Graph) -> Picture {
     let edges: Vec<(usize, usize)> = graph
         .edges

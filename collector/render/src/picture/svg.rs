@@ -40,7 +40,6 @@ impl Picture {
         )
     }
 
-    /// Returns the content of the SVG element.
     pub(crate) fn inner(&self) -> &str {
         &self.inner
     }

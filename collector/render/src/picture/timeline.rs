@@ -10,15 +10,12 @@ const WIDTH_PX: f64 = 1080.0;
 const NAMES_PX: f64 = 300.0;
 const ROW_PX: f64 = 22.0;
 const TOP_PX: f64 = 34.0;
-/// Height of the legend below the rows.
 const LEGEND_PX: f64 = 40.0;
 const NAME_CHARS: usize = 40;
-/// Maximum depth of indentation.
 const DEPTH_MAX: usize = 12;
 /// Approximate maximum number of steps on the axis.
 const TICKS: f64 = 7.0;
 
-/// Draws a timeline.
 pub(super) fn draw(timeline: &Timeline) -> Picture {
     let bars_px = WIDTH_PX - NAMES_PX - 24.0;
     let all_ns = timeline.length_ns.max(1) as f64;

@@ -5,12 +5,10 @@ use std::collections::HashSet;
 use super::table::Kind;
 use super::wrap;
 
-/// The space between two columns.
 const GAP: &str = "  ";
 /// Width, in columns of the terminal, below which names are not narrowed.
 const NAME_MIN: usize = 20;
 
-/// A column of a table, as text.
 pub(super) struct TextColumn {
     pub head: String,
     kind: Kind,

@@ -10,7 +10,6 @@ pub(super) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// Pads a text with spaces to `width` columns.
 pub(super) fn padded(text: &str, width: usize) -> String {
     text.to_owned() + &" ".repeat(width.saturating_sub(columns(text)))
 }

@@ -27,10 +27,8 @@ use crate::{Failure, Status};
 /// Number of shards for each worker. With more shards, files are opened more often; with fewer,
 /// more workers are idle while the last shards run.
 const SHARDS_PER_WORKER: usize = 4;
-/// Maximum number of shards.
 const SHARDS_MAX: usize = 4_096;
 
-/// Run of a report on workers.
 pub(super) struct ClusterRun<'a> {
     reading: &'a ReadingArguments,
     study: NamedStudy,

@@ -13,7 +13,6 @@ use stroboscope_render::humanise::duration;
 use stroboscope_render::rows;
 use stroboscope_render::show::{Doc, Figure, SegmentName};
 
-/// Title of the timeline.
 const TIMELINE: &str = "What ran when";
 
 /// Critical path of one request, with a timeline and the notes of the reading.

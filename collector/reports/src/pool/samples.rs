@@ -6,7 +6,6 @@ use std::path::Path;
 use serde::Deserialize;
 use stroboscope_query::{TimeRange, UsesByService};
 
-/// Maximum size of a file, in bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Usage of one process at one time.

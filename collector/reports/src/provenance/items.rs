@@ -75,7 +75,6 @@ rows! {
     bytes: Count, "bytes" = row.bytes;
 }
 
-/// Returns the cell of an item, which links to its page.
 pub(super) fn linked_item(id: &str) -> Cell {
     Cell::Linked(id.to_owned(), item_path(id, ""))
 }

@@ -55,7 +55,6 @@ impl<'a> KnownItems<'a> {
         self.infos.get(&id)
     }
 
-    /// Reports whether filters accept an item.
     pub(super) fn are_accepted(&self, filters: &ItemFilters<'_>, id: u64) -> bool {
         filters.accept(self.get(id), self.logs)
     }

@@ -148,7 +148,6 @@ impl ProvenanceMapReport {
         dot
     }
 
-    /// Writes the pairs as a table, then sentences on gaps.
     pub(super) fn show(&self, doc: &mut Doc) {
         if self.pairs.rows.is_empty() {
             doc.sentence(

@@ -43,7 +43,6 @@ pub(super) struct LogArguments {
     json: bool,
 }
 
-/// Logs to query.
 pub(super) struct QueriedLogs<'a> {
     pub(super) logs: ProvenanceLogs<'a>,
     /// Notes about the data.
@@ -179,7 +178,6 @@ impl LogArguments {
         of_verb(self.memory_limit)
     }
 
-    /// Reads the logs of a data directory.
     pub(super) fn of_data<'a>(
         &self,
         data: &DataArguments,
@@ -198,7 +196,6 @@ impl LogArguments {
     }
 }
 
-/// Logs that were read from a data directory.
 pub(super) struct LogsOfData<'a> {
     stored: StoredLogs,
     directory: Readable,

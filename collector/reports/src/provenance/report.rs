@@ -61,7 +61,6 @@ pub struct ItemProvenance {
 }
 
 impl ItemProvenance {
-    /// Writes both answers.
     pub(super) fn show(&self, doc: &mut Doc) {
         let answers = self.why.iter().chain(&self.of);
         answers.for_each(|answer| answer.show(doc));
@@ -231,7 +230,6 @@ impl ProvenanceReport {
         }
     }
 
-    /// Writes the answer as text and tables.
     pub(super) fn show(&self, doc: &mut Doc) {
         let (ends, none) = match self.direction {
             "backward" => ("made by", "It depends on no input."),
@@ -277,7 +275,6 @@ impl ProvenanceReport {
         LogGaps::show_all(&self.logs, doc);
     }
 
-    /// Returns the outcome of the subcommand.
     pub(super) fn status(&self, read: Status) -> Status {
         LogGaps::status(&self.logs, self.flows_left_out, read)
     }

@@ -23,10 +23,8 @@ use stroboscope_render::roots::headline_is_of;
 use stroboscope_render::rows;
 use stroboscope_render::show::Doc;
 
-/// Maximum number of root operations in the table.
 const ROOTS_SHOWN: usize = 50;
 
-/// Results that the page shows.
 pub(super) struct PageInput<'a> {
     pub known: NamedInference<'a>,
     pub overview: &'a Overview,

@@ -295,7 +295,6 @@ impl ComparisonReport {
     }
 }
 
-/// Describes a confidence interval.
 fn interval_text((low_ns, high_ns): (f64, f64)) -> String {
     let signed = |ns: f64| {
         let sign = if ns < 0.0 { "−" } else { "+" };

@@ -22,9 +22,7 @@ use stroboscope_render::show::{
 
 /// Maximum number of root operations whose operations are shown.
 const ROOTS_SHOWN: usize = 5;
-/// Maximum number of operations in the bar chart.
 const OPERATIONS_MAX: usize = 15;
-/// Maximum number of parts of a stacked bar.
 const PARTS_MAX: usize = 6;
 
 /// Critical paths of all selected requests.

@@ -88,7 +88,6 @@ impl AmongLaterSays {
         }
     }
 
-    /// Describes the two shares in a sentence.
     fn sentence(&self) -> String {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         format!(

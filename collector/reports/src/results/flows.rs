@@ -211,7 +211,6 @@ impl CategoryRow {
         }
     }
 
-    /// Describes the category in a sentence.
     fn sentence(&self) -> String {
         format!(
             "{} of {} ({:.1} % of all, {:.1} % of their time): {} on average, deviation {}{}{}.",

@@ -21,7 +21,6 @@ use stroboscope_render::show::{
     Axis, Cell, Chart, Column, Doc, Figure, Kind, Stack, StackPart, Table, TableSpec,
 };
 
-/// Maximum number of strata in a picture.
 const STRATA_MAX: usize = 12;
 
 /// Critical paths by an attribute, as cumulative distributions, or both.

@@ -35,7 +35,6 @@ pub(super) fn took(ns: u64) -> String {
     duration(ns as f64)
 }
 
-/// Returns the kind of a lock in words.
 pub(super) fn lock_kind(key: &LockKey) -> &'static str {
     if key.is_marked {
         "marked lock"
@@ -50,7 +49,6 @@ pub(super) fn whole_id(ids: &HashMap<u64, u128>, low: u64) -> String {
         .map_or_else(|| format!("{low:016x}"), |&id| TraceId(id).to_string())
 }
 
-/// Describes how a request spent its time.
 pub(super) fn summary_text(summary: &RequestSummary, architecture: Architecture) -> String {
     let mut parts = vec![
         format!(

@@ -79,11 +79,9 @@ rows! {
     cut: Count, "" = row.cut;
 }
 
-/// Sentence that explains futexes.
 const FUTEX: &str = "A futex without a marker may be a lock, a condition variable, or a thread that waits for \
                      another's result: its wakers are known, its holders are not.";
 
-/// Shows the table by lock, with explanations.
 pub(super) fn show_locks(overview: &KernelOverview, top: usize, doc: &mut Doc) {
     let locks = &overview.locks;
     if !locks.is_empty() {

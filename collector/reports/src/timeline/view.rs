@@ -21,7 +21,6 @@ use stroboscope_render::humanise::counted;
 use stroboscope_render::rows;
 use stroboscope_render::show::{Cell, Doc, Figure, Interval, Timeline, TimelineRow};
 
-/// Maximum number of spans in a picture.
 const SPANS_DRAWN: usize = 40;
 
 /// Recorded data of one request or of one burst. Times in JSON are ns; instants are ns since the

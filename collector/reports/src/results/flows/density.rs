@@ -7,7 +7,6 @@ use stroboscope_analysis::statistics::{BandwidthRule, Density, density_of_sample
 use stroboscope_render::humanise::{duration, percent};
 use stroboscope_render::show::{Bar, Chart, Doc, Figure};
 
-/// Maximum number of bars in the picture.
 const BARS_MAX: usize = 24;
 /// Minimum share of the requests at either end; less is left out, to avoid nearly empty bars.
 const SHARE_MIN: f64 = 0.001;
