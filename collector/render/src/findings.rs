@@ -188,11 +188,8 @@ fn tasks<'a>(path: &'a TracePath, labels: &Labels) -> (Vec<Task<'a>>, usize) {
     }
     let mut tasks: Vec<Task<'a>> = tasks.into_iter().collect();
     tasks.sort_by_key(|(_, timings)| {
-        let critical_ns: u64 = timings
-            .iter()
-            .filter(|timing| timing.critical)
-            .map(|timing| timing.weight_ns())
-            .sum();
+        let critical = timings.iter().filter(|timing| timing.critical);
+        let critical_ns: u64 = critical.map(|timing| timing.weight_ns()).sum();
         let is_critical = timings.iter().any(|timing| timing.critical);
         let longest_ns = timings.iter().map(|timing| timing.duration_ns()).max();
         std::cmp::Reverse((is_critical, critical_ns, longest_ns))

@@ -43,12 +43,8 @@ pub fn roots_json(roots: &ByRoot) -> Value {
             "after_answer": times_json(&of.after_answer),
         })
     };
-    roots
-        .ranked()
-        .into_iter()
-        .map(root)
-        .collect::<Vec<_>>()
-        .into()
+    let roots: Vec<Value> = roots.ranked().into_iter().map(root).collect();
+    roots.into()
 }
 
 fn times_json(times: &Distribution) -> Value {

@@ -61,18 +61,16 @@ impl DataArguments {
     /// Returns the directory to read from: the data directory itself, or a mirror of the published
     /// store, which the result holds.
     pub fn to_read(&self, runtime: &Handle) -> Result<Readable, Failure> {
-        match self.data.to_str().filter(|_| is_remote(&self.data)) {
-            None => Ok(Readable::Directory(self.data.clone())),
-            Some(url) => {
-                let remote = Remote::open(url).map_err(Failure::of)?;
-                let mirror = runtime.block_on(Mirror::of(&remote, &default_cache()));
-                let mirror = mirror.map_err(Failure::of)?;
-                for error in mirror.left_out() {
-                    say!("data published by this collector is left out: {error}");
-                }
-                Ok(Readable::Mirror(mirror))
-            }
+        let Some(url) = self.data.to_str().filter(|_| is_remote(&self.data)) else {
+            return Ok(Readable::Directory(self.data.clone()));
+        };
+        let remote = Remote::open(url).map_err(Failure::of)?;
+        let mirror = runtime.block_on(Mirror::of(&remote, &default_cache()));
+        let mirror = mirror.map_err(Failure::of)?;
+        for error in mirror.left_out() {
+            say!("data published by this collector is left out: {error}");
         }
+        Ok(Readable::Mirror(mirror))
     }
 }
 

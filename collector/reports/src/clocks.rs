@@ -283,10 +283,8 @@ impl Report for ClocksReport {
                 "times a host or a pair of hosts was beyond the limit and left alone",
             ),
         ];
-        let counted = counts
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"));
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let counted = counts.map(|(count, what)| format!("{count} {what}"));
         doc.sentence(counted.collect::<Vec<_>>().join("\n"));
         let is_known = self.kernels.iter().any(|host| host.said.is_some());
         let shown = if is_known { usize::MAX } else { 0 };

@@ -136,10 +136,8 @@ impl VerbPage {
 /// Returns clap's error without its prefix, its usage and its hint at `--help`.
 fn what_is_wrong(error: &str) -> String {
     let said = error.split("\n\nUsage:").next().unwrap_or(error);
-    let said = said
-        .split("\n\nFor more information")
-        .next()
-        .unwrap_or(said);
+    let mut parts = said.split("\n\nFor more information");
+    let said = parts.next().unwrap_or(said);
     said.strip_prefix("error: ")
         .unwrap_or(said)
         .trim()

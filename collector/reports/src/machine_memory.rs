@@ -21,10 +21,8 @@ fn memory_below(root: &Path) -> Option<(u64, MemorySource)> {
     let machine = machine_bytes(root).map(|bytes| (bytes, MemorySource::Machine));
     let cgroup = cgroup_bytes(root).map(|bytes| (bytes, MemorySource::Cgroup));
     // In version 1, a group without a limit reports more bytes than any machine has.
-    cgroup
-        .into_iter()
-        .chain(machine)
-        .min_by_key(|(bytes, _)| *bytes)
+    let both = cgroup.into_iter().chain(machine);
+    both.min_by_key(|(bytes, _)| *bytes)
 }
 
 fn machine_bytes(root: &Path) -> Option<u64> {

@@ -111,10 +111,8 @@ impl ModelVerb {
         let relations = model.relations(self.reading.tolerance);
         let graph = CausalGraph::of(&relations);
         if self.dot {
-            let labels = model
-                .labels()
-                .iter()
-                .filter(|(id, _)| model.segment_counts(*id).traces > 0);
+            let labels = model.labels().iter();
+            let labels = labels.filter(|(id, _)| model.segment_counts(*id).traces > 0);
             print(graph.to_dot(labels).trim_end())?;
             return Ok(notes::tell(&notes));
         }

@@ -16,11 +16,9 @@ use stroboscope_render::rows;
 use stroboscope_render::show::Doc;
 
 fn seen_segments(model: &Model) -> usize {
-    model
-        .labels()
-        .iter()
-        .filter(|(id, _)| model.segment_counts(*id).traces > 0)
-        .count()
+    let labels = model.labels().iter();
+    let seen = labels.filter(|(id, _)| model.segment_counts(*id).traces > 0);
+    seen.count()
 }
 
 /// Number of traces and segments of a model.

@@ -337,10 +337,8 @@ impl PoolSays {
             Some(each.collect::<Option<Vec<_>>>()?.join(", "))
         };
         if self.is_normal {
-            let tail = self
-                .percentiles
-                .last()
-                .map_or(0.0, |row| row.foretold_error);
+            let last = self.percentiles.last();
+            let tail = last.map_or(0.0, |row| row.foretold_error);
             let tail = match tail.abs() > 0.005 {
                 true => format!(
                     " The tail is not normal: the 99th percentile is predicted to be {} {} than a normal one's, and \

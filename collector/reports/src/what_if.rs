@@ -119,10 +119,8 @@ impl ReadingVerb for WhatIfVerb {
                     .as_ref()
                     .is_some_and(|operation| *operation == label.operation())
         };
-        let chosen = known
-            .inference
-            .segments()
-            .filter(|(id, label)| is_chosen(*id, label));
+        let segments = known.inference.segments();
+        let chosen = segments.filter(|(id, label)| is_chosen(*id, label));
         let segments: Vec<SegmentId> = chosen.map(|(id, _)| id).collect();
         if let Some(operation) = self.operation.as_ref().filter(|_| segments.is_empty()) {
             let segments = known.inference.segments();

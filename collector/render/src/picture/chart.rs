@@ -61,10 +61,8 @@ fn draw_lines((x, y): (&Axis, &Axis), lines: &[Line]) -> Picture {
     }
     sketch.line("axis", (LEFT_PX, bottom), (right, bottom));
     for line in lines {
-        let placed = line
-            .points
-            .iter()
-            .map(|(a, b)| at((x.place(*a), y.place(*b))));
+        let points = line.points.iter();
+        let placed = points.map(|(a, b)| at((x.place(*a), y.place(*b))));
         sketch.polyline(&line_class(line.style), placed);
     }
     let middle = (LEFT_PX + right) / 2.0;
@@ -152,10 +150,8 @@ fn draw_bars(bars: &[Bar]) -> Picture {
     // Narrower than other charts: a bar's length is meaningless unless all of it fits on a narrow
     // screen.
     const BARS_PX: f64 = 480.0;
-    let largest = bars
-        .iter()
-        .map(|bar| bar.share)
-        .fold(f64::MIN_POSITIVE, f64::max);
+    let shares = bars.iter().map(|bar| bar.share);
+    let largest = shares.fold(f64::MIN_POSITIVE, f64::max);
     let mut sketch = Sketch::default();
     let room = BARS_PX - 8.0;
     for (bar, row) in bars.iter().zip(0..) {

@@ -18,11 +18,8 @@ const LABEL_PX: Px = (180.0, 34.0);
 const LABEL_AT: [f64; 3] = [0.5, 0.7, 0.3];
 
 pub(super) fn draw(graph: &Graph) -> Picture {
-    let edges: Vec<(usize, usize)> = graph
-        .edges
-        .iter()
-        .map(|edge| (edge.from, edge.to))
-        .collect();
+    let edges = graph.edges.iter().map(|edge| (edge.from, edge.to));
+    let edges: Vec<(usize, usize)> = edges.collect();
     let has_labels = graph.edges.iter().any(|edge| !edge.label.is_empty());
     let label_px = if has_labels { LABEL_PX } else { (0.0, 0.0) };
     let layout = lay_out(graph.nodes.len(), &edges, BOX_PX, label_px);

@@ -202,11 +202,8 @@ impl Timeline {
                 "slack",
             ),
         ];
-        kinds
-            .into_iter()
-            .filter(|(is_used, ..)| *is_used)
-            .map(|(_, ink, what)| (ink, what))
-            .collect()
+        let used = kinds.into_iter().filter(|(is_used, ..)| *is_used);
+        used.map(|(_, ink, what)| (ink, what)).collect()
     }
 }
 

@@ -97,19 +97,13 @@ impl NameColumn {
 }
 
 fn highest(lines: &[Line], place: &dyn Fn(f64) -> f64) -> f64 {
-    lines
-        .iter()
-        .flat_map(|line| &line.points)
-        .map(|(_, y)| place(*y))
-        .fold(0.0, f64::max)
+    let points = lines.iter().flat_map(|line| &line.points);
+    points.map(|(_, y)| place(*y)).fold(0.0, f64::max)
 }
 
 fn last_x(lines: &[Line]) -> f64 {
-    lines
-        .iter()
-        .filter_map(|line| line.points.last())
-        .map(|(x, _)| *x)
-        .fold(0.0, f64::max)
+    let ends = lines.iter().filter_map(|line| line.points.last());
+    ends.map(|(x, _)| *x).fold(0.0, f64::max)
 }
 
 /// Draws each line of a chart as one row of characters whose heights follow its values.
@@ -139,10 +133,8 @@ fn bar_lines(bars: &[Bar], width: usize) -> Vec<String> {
     let room = widths.max().unwrap_or(0);
     let names = NameColumn::of(bars.iter().map(|bar| &*bar.name), width, room);
     let columns = names.drawn;
-    let longest = bars
-        .iter()
-        .map(|bar| bar.share)
-        .fold(f64::MIN_POSITIVE, f64::max);
+    let shares = bars.iter().map(|bar| bar.share);
+    let longest = shares.fold(f64::MIN_POSITIVE, f64::max);
     let drawn = bars.iter().zip(beside).flat_map(|(bar, beside)| {
         let eighths = (bar.share.max(0.0) / longest * 8.0 * columns as f64).round() as usize;
         let part = EIGHTHS[eighths % 8].to_string();
@@ -153,18 +145,14 @@ fn bar_lines(bars: &[Bar], width: usize) -> Vec<String> {
 }
 
 fn stack_lines(stacks: &[Stack], kind: Kind, width: usize) -> Vec<String> {
-    let totals: Vec<String> = stacks
-        .iter()
-        .map(|stack| axis_text(stack.length(), kind))
-        .collect();
+    let totals = stacks.iter().map(|stack| axis_text(stack.length(), kind));
+    let totals: Vec<String> = totals.collect();
     let widths = totals.iter().map(|total| total.chars().count() + 1);
     let room = widths.max().unwrap_or(0);
     let names = NameColumn::of(stacks.iter().map(|stack| &*stack.name), width, room);
     let columns = names.drawn;
-    let longest = stacks
-        .iter()
-        .map(Stack::length)
-        .fold(f64::MIN_POSITIVE, f64::max);
+    let lengths = stacks.iter().map(Stack::length);
+    let longest = lengths.fold(f64::MIN_POSITIVE, f64::max);
     let fill = |style: usize| FILLS[style % FILLS.len()];
     let mut said: Vec<String> = Vec::new();
     for (stack, total) in stacks.iter().zip(totals) {

@@ -219,11 +219,8 @@ fn folded(path: &[&str]) -> String {
             format!("{component} ×{times}")
         }
     };
-    parts
-        .into_iter()
-        .map(written)
-        .collect::<Vec<_>>()
-        .join(JOINT)
+    let parts: Vec<String> = parts.into_iter().map(written).collect();
+    parts.join(JOINT)
 }
 
 #[cfg(test)]

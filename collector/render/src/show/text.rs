@@ -56,11 +56,8 @@ impl TextView {
     fn figure(&self, figure: &Figure) -> String {
         let title = Some(scrubbed_lines(&figure.title)).filter(|title| !title.is_empty());
         let lines = figure_text::lines(&figure.drawing, self.width);
-        title
-            .into_iter()
-            .chain(lines)
-            .collect::<Vec<_>>()
-            .join("\n")
+        let lines: Vec<String> = title.into_iter().chain(lines).collect();
+        lines.join("\n")
     }
 
     fn bold(&self, text: &str) -> String {

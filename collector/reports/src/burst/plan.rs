@@ -162,10 +162,8 @@ impl BurstPlanSays {
     /// # Errors
     /// Returns an error if the goal bounds the overhead, and the store has no data on it.
     fn of(basis: BurstBasis, wanted: &GoalArguments, record_ns: f64) -> Result<Self, String> {
-        let cost = basis
-            .busiest
-            .as_ref()
-            .map(|busiest| busiest.cost(record_ns));
+        let busiest = basis.busiest.as_ref();
+        let cost = busiest.map(|busiest| busiest.cost(record_ns));
         let by_overhead = match (wanted.overhead, cost) {
             (None, _) => 1.0,
             (Some(overhead), Some(cost)) if cost > 0.0 => (overhead / cost).min(1.0),

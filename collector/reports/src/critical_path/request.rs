@@ -134,10 +134,8 @@ impl Request {
     }
 
     fn show(&self, doc: &mut Doc) {
-        let root = self
-            .root
-            .as_ref()
-            .map_or_else(String::new, |root| format!(" of {root}"));
+        let root = self.root.as_ref();
+        let root = root.map_or_else(String::new, |root| format!(" of {root}"));
         doc.heading(format!(
             "Trace {}{root}: {}",
             self.trace,

@@ -64,12 +64,8 @@ pub(super) fn read_samples(file: &Path, range: TimeRange) -> Result<UsesByServic
 
 /// Parses the samples, or returns the number of the first bad line and the reason.
 fn parse(text: &str) -> Result<Vec<Sample>, String> {
-    let mut lines = text
-        .lines()
-        .enumerate()
-        .map(|(at, line)| (at + 1, line.trim()))
-        .filter(|(_, line)| !line.is_empty())
-        .peekable();
+    let lines = (1_usize..).zip(text.lines().map(str::trim));
+    let mut lines = lines.filter(|(_, line)| !line.is_empty()).peekable();
     let is_json = lines.peek().is_some_and(|(_, line)| line.starts_with('{'));
     let columns = match lines.peek() {
         Some((at, line)) if !is_json => {

@@ -259,10 +259,8 @@ impl PageInput<'_> {
         let some = left_out.into_iter().filter(|(count, _)| *count > 0);
         some.for_each(|(count, what)| more(count, what.to_owned()));
         if let Some(alignment) = &inference.alignment {
-            let differ = alignment
-                .pairs()
-                .iter()
-                .filter(|pair| pair.verdict == Verdict::Differ);
+            let pairs = alignment.pairs().iter();
+            let differ = pairs.filter(|pair| pair.verdict == Verdict::Differ);
             more(
                 differ.count() as u64,
                 "pairs of hosts whose clocks differ and were aligned".to_owned(),

@@ -138,8 +138,8 @@ impl Anomalies {
             notes: found.notes,
             threshold_ns,
             thresholds_ns,
-            outliers: outliers.rounded(),
-            others: others.rounded(),
+            outliers: found.outliers.rounded(),
+            others: found.others.rounded(),
             segments,
         }
     }
@@ -189,11 +189,9 @@ impl Anomalies {
             (small, "differ by less than 0.5% of the critical path"),
             (sure.saturating_sub(shown), "come after these"),
         ];
-        let said: Vec<String> = of
-            .into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, why)| format!("{count} {why}"))
-            .collect();
+        let said = of.into_iter().filter(|(count, _)| *count > 0);
+        let said = said.map(|(count, why)| format!("{count} {why}"));
+        let said: Vec<String> = said.collect();
         match said.is_empty() {
             true => String::new(),
             false => format!(

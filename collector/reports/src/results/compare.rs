@@ -182,11 +182,8 @@ impl ComparisonReport {
             .collect();
         let also_different = causes.split_off(comparison.principal);
         let too_few: Vec<TooFewRow> = comparison.too_few.iter().map(TooFewRow::of).collect();
-        let mutations = comparison
-            .mutations
-            .iter()
-            .zip(1..)
-            .map(|(mutation, rank)| MutationRow::of(mutation, rank, edges));
+        let mutations = comparison.mutations.iter().zip(1..);
+        let mutations = mutations.map(|(of, rank)| MutationRow::of(of, rank, edges));
         let mutations = Top {
             rows: mutations.collect(),
             top,

@@ -359,10 +359,8 @@ impl Aggregate {
                 others.name = "others".to_owned();
                 others.length += length;
             } else {
-                let known = self
-                    .category_names
-                    .iter()
-                    .position(|name| *name == category.category);
+                let mut names = self.category_names.iter();
+                let known = names.position(|name| *name == category.category);
                 let (name, style) = (category.category.clone(), known.unwrap_or_default());
                 parts.push(StackPart {
                     name,

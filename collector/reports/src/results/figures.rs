@@ -186,10 +186,8 @@ impl ModelGraph<'_> {
 /// Returns the lines of a segment's box: component, boundaries, and share. The last line also names
 /// the parent if there is one.
 fn box_lines(segment: &SegmentLabel, share: f64) -> Vec<String> {
-    let (outer, component) = segment
-        .task
-        .rsplit_once(JOINT)
-        .unwrap_or(("", &segment.task));
+    let task = segment.task.rsplit_once(JOINT);
+    let (outer, component) = task.unwrap_or(("", &segment.task));
     let place = match outer.rsplit(JOINT).next() {
         Some(parent) if !parent.is_empty() => format!("{}, in {parent}", percent(share)),
         _ => percent(share),

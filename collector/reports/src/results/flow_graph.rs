@@ -47,10 +47,8 @@ impl DrawnFlow {
     }
 
     fn add(&mut self, shape: &Shape, caller: Option<usize>) -> usize {
-        let known = self
-            .operations
-            .iter()
-            .position(|known| *known == shape.operation);
+        let mut operations = self.operations.iter();
+        let known = operations.position(|known| *known == shape.operation);
         let number = known.unwrap_or_else(|| {
             self.operations.push(shape.operation.clone());
             self.operations.len() - 1

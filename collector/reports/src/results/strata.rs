@@ -65,10 +65,8 @@ struct Stratum {
 
 impl Stratum {
     fn mean_critical_ns(&self, category: &str) -> f64 {
-        let time = self
-            .categories
-            .iter()
-            .find(|time| time.category == category);
+        let mut times = self.categories.iter();
+        let time = times.find(|time| time.category == category);
         time.map_or(0.0, |time| time.mean_critical_ns)
     }
 }

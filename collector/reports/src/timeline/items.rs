@@ -241,10 +241,8 @@ fn wait_text(wait: &LockWait, thread: &impl Fn(u32) -> String) -> String {
 /// Formats arguments: numbers below 2^20 in decimal, others in hexadecimal. Drops trailing
 /// arguments that are 0.
 fn arguments(args: &[u64; 6]) -> String {
-    let used = args
-        .iter()
-        .rposition(|&arg| arg != 0)
-        .map_or(0, |last| last + 1);
+    let last = args.iter().rposition(|&arg| arg != 0);
+    let used = last.map_or(0, |last| last + 1);
     let one = |&arg: &u64| {
         if arg < 1 << 20 {
             arg.to_string()

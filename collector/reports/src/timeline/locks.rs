@@ -135,11 +135,9 @@ fn summary(overview: &KernelOverview) -> String {
         (marked_ns, "for marked locks"),
         (futex_ns, "at other futexes"),
     ];
-    let parts: Vec<String> = parts
-        .iter()
-        .filter(|(ns, _)| *ns > 0)
-        .map(|(ns, what)| format!("{} {what}", took(*ns)))
-        .collect();
+    let parts = parts.into_iter().filter(|(ns, _)| *ns > 0);
+    let parts = parts.map(|(ns, what)| format!("{} {what}", took(ns)));
+    let parts: Vec<String> = parts.collect();
     let mut said = match all_ns {
         0 => "Requests waited at locks or futexes, and no wait's end was seen".to_owned(),
         _ => format!(

@@ -38,10 +38,8 @@ impl MixRow {
     pub(super) fn all(of: &Comparison, flows: [&PeriodFlows; 2]) -> Vec<Self> {
         let row = |(root, [before, after]): &(String, [f64; 2])| {
             // A structure that begins or ends within a period is no proof of a rise.
-            let steady = of
-                .causes
-                .iter()
-                .filter(|cause| cause.changed_within.is_none());
+            let causes = of.causes.iter();
+            let steady = causes.filter(|cause| cause.changed_within.is_none());
             let effects = steady.filter_map(|cause| {
                 let effect_ns = cause.by_root_ns.get(root)?;
                 Some((*effect_ns, cause.q_value))

@@ -62,10 +62,8 @@ impl PlanSays {
                 of_point.sort_by(f64::total_cmp);
                 of_point.dedup_by(|a, b| *a < *b * 1.1);
             }
-            of_point
-                .into_iter()
-                .map(|load| planned(point, load))
-                .collect::<Vec<_>>()
+            let rows = of_point.into_iter().map(|load| planned(point, load));
+            rows.collect::<Vec<_>>()
         });
         Self {
             notes: Notes::default(),
