@@ -66,18 +66,12 @@ pub fn changes(points: &[ConvergencePoint]) -> Chart {
         })));
         before = traces;
     }
-    let lines = vec![
-        Line {
-            name: "removed".to_owned(),
-            style: 1,
-            points: removed,
-        },
-        Line {
-            name: "new".to_owned(),
-            style: SOLID,
-            points: added,
-        },
-    ];
+    let line = |name: &str, style, points| Line {
+        name: name.to_owned(),
+        style,
+        points,
+    };
+    let lines = vec![line("removed", 1, removed), line("new", SOLID, added)];
     let y = Axis {
         is_logarithmic: true,
         ..Axis::new("changes per 1000 requests", Kind::Count)
