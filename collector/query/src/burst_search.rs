@@ -78,7 +78,7 @@ pub fn search_bursts(
     let mut matches = Matches::new(settings);
     let bytes = reading.weigh(&bursts, &mut notes)?;
     // Leaves room for the data that are read during the search.
-    let memory = source.memory();
+    let memory = &source.memory;
     let held_max = usize::try_from(settings.held_bytes_max).unwrap_or(usize::MAX);
     let held_max = held_max.min(memory.trace_max() / 4);
     let held = memory.take(held_max.min(bytes.iter().sum::<u64>() as usize));
@@ -321,7 +321,7 @@ impl BurstReader<'_> {
     }
 
     fn search_each(&self, bursts: &[Burst], requests: &[Vec<TraceRecords>]) -> Matches {
-        let threads = self.source.parts_wanted().threads();
+        let threads = self.source.parts_wanted.threads();
         let threads = threads.min(bursts.len()).max(1);
         let one = |first: usize| {
             let mut matches = Matches::new(self.settings);

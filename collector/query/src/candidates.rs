@@ -113,7 +113,7 @@ pub(super) fn candidates(
     if look.unseen.len() as f64 > READ_SHARE_MAX * plan.of as f64 {
         return Ok(plan.all("most requests are incomplete, so a missing span refutes nothing"));
     }
-    if !source.connections().is_empty() && !look.unseen.is_empty() {
+    if !source.connections.is_empty() && !look.unseen.is_empty() {
         return Ok(plan
             .all("requests inside of connections have ids of their own, and some are incomplete"));
     }
@@ -123,7 +123,7 @@ pub(super) fn candidates(
         need,
         are_times_kept: look.clocks.as_ref().is_none_or(Alignment::keeps_times),
     };
-    let probed = files.probe(&probe, source.parts_wanted().threads());
+    let probed = files.probe(&probe, source.parts_wanted.threads());
     let (mut plan, wanted) = chosen(plan, probed, need, look);
     if wanted.is_some() {
         plan.present = files.present(keys);

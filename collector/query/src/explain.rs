@@ -272,7 +272,7 @@ fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: ExplainSubject) -
             period.selection,
             period.only,
             // With more memory, large traces may be included.
-            period.source.memory().trace_max()
+            period.source.memory.trace_max()
         ))
     };
     Some(format!(

@@ -87,9 +87,8 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
         (observed, ()) = observe(source, selection, settings, (&clocks, whole), (none, || ()))?;
     }
     let inference = observed.conclude(clocks, settings, (source.root(), source.filter()))?;
-    let kept = source
-        .memory()
-        .keep_model(KEPT_FORMS * inference.model.bytes());
+    let bytes = KEPT_FORMS * inference.model.bytes();
+    let kept = source.memory.keep_model(bytes);
     kept.map_err(QueryError::lack_of_requests)?;
     Ok((inference, rider))
 }
@@ -154,7 +153,7 @@ pub(super) fn observe<R: Pass<TraceRecords>>(
     let parts = source.parts_between(times_ns, ids, &keys.with_elements())?;
     let (converging, mut rounds) = rounds(settings, parts.count());
     let worker = |_| Worker {
-        memory: source.memory(),
+        memory: &source.memory,
         lack: None,
         trailing_elements: settings.trailing_elements,
         seen: WorkerResult {

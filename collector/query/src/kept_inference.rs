@@ -35,7 +35,7 @@ impl<'a> KeptInference<'a> {
             source,
             cache,
             asked,
-            trace_max: source.memory().trace_max(),
+            trace_max: source.memory.trace_max(),
         })
     }
 
@@ -56,7 +56,7 @@ impl<'a> KeptInference<'a> {
         // If there is no memory for the model, the caller infers the model again and reports the
         // proper error.
         let bytes = KEPT_FORMS * inference.model.bytes();
-        self.source.memory().keep_model(bytes).ok()?;
+        self.source.memory.keep_model(bytes).ok()?;
         Some(inference)
     }
 

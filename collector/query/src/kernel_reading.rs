@@ -31,9 +31,8 @@ impl KernelEvents {
         let mut events = Self::default();
         let times_ns = range.records_ns();
         let mut gaps: BTreeMap<String, Vec<(i64, i64)>> = BTreeMap::new();
-        let mut progress = source
-            .observer()
-            .begin("reading the kernel's events", "chunks", None);
+        let what = "reading the kernel's events";
+        let mut progress = source.observer.begin(what, "chunks", None);
         let damage = each_chunk(source.store(), |ChunkView { part, .. }| {
             progress.add(1);
             let host: Arc<str> = part.host.as_str().into();

@@ -2,6 +2,7 @@
 //! results of an analysis for the parts merge into its result for the whole.
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use stroboscope_analysis::record::TraceRecords;
@@ -73,16 +74,16 @@ impl Source {
         keys: &AttributeKeys,
     ) -> Result<Parts, QueryError> {
         let keys = self.keys(keys);
-        let memory = self.memory();
+        let memory = &self.memory;
         let files_max = memory.files_max();
         let opened = ids.unwrap_or(&IdRange::ALL);
         let files = TraceFiles::open_within(self.store(), &keys, times_ns, opened, files_max)?;
-        let rows_min = if self.parts_wanted() == PartsWanted::Cores {
+        let rows_min = if self.parts_wanted == PartsWanted::Cores {
             ROWS_PER_PART_MIN
         } else {
             0
         };
-        let threads = memory.threads(self.parts_wanted().threads(), files.reading_bytes());
+        let threads = memory.threads(self.parts_wanted.threads(), files.reading_bytes());
         let ranges = ids.map_or_else(Vec::new, |ids| files.ranges_within(ids, threads, rows_min));
         Ok(Parts { files, ranges })
     }
@@ -136,9 +137,9 @@ impl Source {
             impl Fn(W) -> R + Sync,
         ),
     ) -> Result<(Vec<R>, Notes), QueryError> {
-        self.note_reading();
-        let memory = ReadingMemory::of(self.memory(), parts.count(), parts.files.reading_bytes())?;
-        let progress = Mutex::new(self.observer().begin(what, "traces", None));
+        self.readings.fetch_add(1, Ordering::Relaxed);
+        let memory = ReadingMemory::of(&self.memory, parts.count(), parts.files.reading_bytes())?;
+        let progress = Mutex::new(self.observer.begin(what, "traces", None));
         let work = |range: &IdRange, mut worker: W| {
             let mut notes = Notes::default();
             let mut reader = parts.files.read(range, parts.count());

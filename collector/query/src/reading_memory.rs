@@ -15,7 +15,7 @@ const SMALL_TRACE_BYTES: usize = 4 << 20;
 /// Memory of a source: its share of the memory that all queries have together.
 #[derive(Debug)]
 pub(super) struct SourceMemory {
-    all: QueryMemory,
+    pub(super) all: QueryMemory,
     held: Mutex<HeldMemory>,
 }
 
@@ -33,10 +33,6 @@ impl SourceMemory {
             all: all.clone(),
             held: Mutex::new(HeldMemory { share, model: 0 }),
         }
-    }
-
-    pub(super) fn all(&self) -> &QueryMemory {
-        &self.all
     }
 
     /// Returns the maximum size of a trace in a reading of many traces, in bytes.

@@ -201,7 +201,7 @@ pub fn request(
         return Ok(None);
     };
     let mut recorded = found.records;
-    let connection = request_connection(&recorded, source.connections());
+    let connection = request_connection(&recorded, &source.connections);
     let mut aligned = recorded.clone();
     let (trace, path, labels) = match inference {
         Some(inference) => {
@@ -280,7 +280,7 @@ pub fn request_of_low(
     let files = TraceFiles::open_between(source.store(), &keys, range.records_ns())?;
     let mut traces = TraceReader::of(&files);
     let mut records = TraceRecords::default();
-    while traces.next_within(&mut records, |bytes| bytes <= source.memory().trace_max()) {
+    while traces.next_within(&mut records, |bytes| bytes <= source.memory.trace_max()) {
         if records.id.0 as u64 == low && range.holds(&records) {
             return Ok(Some(records.id.0));
         }

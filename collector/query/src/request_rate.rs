@@ -112,13 +112,13 @@ impl RequestRates {
     /// # Errors
     /// Fails if the store cannot be listed.
     pub fn refresh(&mut self, source: &Source, now_ns: i64) -> Result<Vec<Damage>, QueryError> {
-        if self.connections != *source.connections() {
+        if self.connections != source.connections {
             *self = Self {
-                connections: source.connections().clone(),
+                connections: source.connections.clone(),
                 ..Self::default()
             };
         }
-        let objects = source.files(StoreTable::Spans)?;
+        let objects = source.store().list(StoreTable::Spans)?;
         let latest_ns = now_ns.saturating_add(AHEAD_NS_MAX);
         let there: BTreeSet<&(Path, u64)> = objects.iter().collect();
         let count = self.files.len();

@@ -50,18 +50,18 @@ pub struct Source {
     /// Operations as learned from the store. `connections` also takes `requests` into account.
     operations: KnownOperations,
     /// Operations declared to be requests, in the data directory or by the query.
-    requests: Vec<String>,
+    pub(super) requests: Vec<String>,
     /// Learned connections, unless `none` is declared, and the operations declared to be requests.
-    connections: Connections,
+    pub(super) connections: Connections,
     batch_damage: Vec<Damage>,
-    parts: PartsWanted,
+    pub(super) parts_wanted: PartsWanted,
     root: Option<String>,
     filter: Option<Filter>,
     unflushed_bytes: u64,
-    readings: AtomicU64,
+    pub(super) readings: AtomicU64,
     cache: Option<Cache>,
-    observer: Arc<dyn Observer>,
-    memory: SourceMemory,
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) memory: SourceMemory,
 }
 
 impl Source {
@@ -113,13 +113,13 @@ impl Source {
         let mut kernel_clocks = KernelClocks::default();
         let losses = losses(batches.by_ref().inspect(|batch| kernel_clocks.note(batch)));
         let batch_damage = damage_of(&batches);
-        let parts = PartsWanted::default();
+        let parts_wanted = PartsWanted::default();
         let cache = if is_cached {
             Some(Cache::of(&data, &store)?)
         } else {
             None
         };
-        let operations = KnownOperations::of(&store, cache.as_ref(), parts.threads())?;
+        let operations = KnownOperations::of(&store, cache.as_ref(), parts_wanted.threads())?;
         let requests = data.requests()?;
         Ok(Self {
             data,
@@ -130,7 +130,7 @@ impl Source {
             operations,
             requests,
             batch_damage,
-            parts,
+            parts_wanted,
             root: None,
             filter: None,
             unflushed_bytes,
@@ -144,8 +144,11 @@ impl Source {
     /// Sets the number of parts that are read in parallel. Only the intermediate points of a
     /// convergence series, and results that a limit cuts, may depend on it.
     #[must_use]
-    pub fn with_parts(self, parts: PartsWanted) -> Self {
-        Self { parts, ..self }
+    pub fn with_parts(self, parts_wanted: PartsWanted) -> Self {
+        Self {
+            parts_wanted,
+            ..self
+        }
     }
 
     /// Sets an observer of the progress of readings.
@@ -164,15 +167,7 @@ impl Source {
     /// Returns a new share of the memory of all queries, for a query's needs beyond its readings.
     #[must_use]
     pub fn share(&self) -> QueryShare {
-        self.memory.all().share()
-    }
-
-    pub(super) fn memory(&self) -> &SourceMemory {
-        &self.memory
-    }
-
-    pub(super) fn observer(&self) -> &dyn Observer {
-        &*self.observer
+        self.memory.all.share()
     }
 
     /// Restricts the source to requests of this root operation, see
@@ -207,11 +202,6 @@ impl Source {
         format!("{:?} {:?} {:?}", self.root, self.filter(), self.requests)
     }
 
-    /// Returns the operations declared to be requests, in the data directory or by the query.
-    pub(super) fn declared_requests(&self) -> &[String] {
-        &self.requests
-    }
-
     /// Returns the text of the filter's formula; empty without a filter. Cached results apply only
     /// to the same formula.
     pub(super) fn filter(&self) -> &str {
@@ -231,15 +221,6 @@ impl Source {
     /// Returns the root operation whose requests are selected; `None` for all.
     pub(super) fn root(&self) -> Option<&str> {
         self.root.as_deref()
-    }
-
-    /// Returns the learned connections, unless `none` is declared, and the declared operations.
-    pub(super) fn connections(&self) -> &Connections {
-        &self.connections
-    }
-
-    pub(super) fn parts_wanted(&self) -> PartsWanted {
-        self.parts
     }
 
     #[must_use]
@@ -269,21 +250,6 @@ impl Source {
     #[must_use]
     pub fn readings(&self) -> u64 {
         self.readings.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn note_reading(&self) {
-        self.readings.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Returns the files of a table, each with its path in the store and its size in bytes.
-    ///
-    /// # Errors
-    /// Fails if the store cannot be listed.
-    pub fn files(
-        &self,
-        table: StoreTable,
-    ) -> Result<Vec<(object_store::path::Path, u64)>, QueryError> {
-        Ok(self.store.list(table)?)
     }
 
     /// Returns the path of the data directory as text.

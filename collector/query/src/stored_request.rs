@@ -95,7 +95,7 @@ impl Source {
         });
         let files = TraceFiles::open_of(self.store(), keys, i64::MIN..=i64::MAX, &range)?;
         let files = files.only(traces);
-        let memory = ReadingMemory::of(self.memory(), 1, files.reading_bytes())?;
+        let memory = ReadingMemory::of(&self.memory, 1, files.reading_bytes())?;
         let mut room = memory.of_thread();
         let mut reader = TraceReader::of(&files);
         let (mut records, mut notes) = (TraceRecords::default(), Notes::default());
@@ -129,7 +129,7 @@ impl Source {
         };
         let keys = AttributeKeys::of([LINKS]);
         let files = TraceFiles::open_between(self.store(), &keys, range.records_ns())?;
-        let probed = files.probe(&LinkProbe::to(own), self.parts_wanted().threads());
+        let probed = files.probe(&LinkProbe::to(own), self.parts_wanted.threads());
         let found = probed.found.into_keys();
         let mut traces: Vec<u128> = found.filter(|id| *id != own.0).collect();
         traces.sort_unstable();

@@ -125,7 +125,7 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
         let files = TraceFiles::open(source.store(), &keys)?;
         let mut reader = files.read(&IdRange::ALL, 1);
         let mut progress = source
-            .observer()
+            .observer
             .begin("looking for the trace", "traces", None);
         let mut records = TraceRecords::default();
         while found.is_none()
@@ -219,7 +219,7 @@ fn compare_configs(
 fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, QueryError> {
     let mut seen_ns: Option<(i64, i64)> = None;
     let what = "looking for it in the kernel's events";
-    let mut progress = source.observer().begin(what, "chunks", None);
+    let mut progress = source.observer.begin(what, "chunks", None);
     let _ = each_chunk(source.store(), |ChunkView { part, .. }| {
         progress.add(1);
         let summaries = requests(&part.timeline, part.architecture);
@@ -348,7 +348,7 @@ fn requests_between(
     to_ns: i64,
 ) -> Result<(Vec<TraceRecords>, QueryShare, Vec<Damage>, u64), QueryError> {
     let mut progress = source
-        .observer()
+        .observer
         .begin("looking for requests", "traces", None);
     let touches = |records: &TraceRecords| {
         recorded_ns(records).is_some_and(|(start_ns, end_ns)| start_ns < to_ns && end_ns > from_ns)
@@ -363,7 +363,7 @@ fn requests_between(
     let mut traces = TraceReader::of(&files);
     let mut requests: Vec<TraceRecords> = Vec::new();
     let (mut records, mut share) = (TraceRecords::default(), source.share());
-    while traces.next_within(&mut records, |bytes| bytes <= source.memory().trace_max()) {
+    while traces.next_within(&mut records, |bytes| bytes <= source.memory.trace_max()) {
         progress.add(1);
         if touches(&records) {
             let count = records.spans.len() + records.events.len();
@@ -388,9 +388,8 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     let mut of_request = HostSummaries::default();
     let mut windows: Vec<(i64, i64)> = Vec::new();
     let (mut sums, mut locks) = (SpanSums::default(), LockSums::default());
-    let mut progress = source
-        .observer()
-        .begin("reading the kernel's events", "chunks", None);
+    let what = "reading the kernel's events";
+    let mut progress = source.observer.begin(what, "chunks", None);
     overview.damage = each_chunk(source.store(), |chunk| {
         progress.add(1);
         let part = chunk.part;

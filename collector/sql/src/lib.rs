@@ -232,7 +232,8 @@ fn run(
     // Leave out tables without files.
     let mut tables = Vec::new();
     for table in StoreTable::ALL {
-        if !source.files(table)?.is_empty() {
+        let files = source.store().list(table).map_err(QueryError::from)?;
+        if !files.is_empty() {
             let attributes = attribute_fields(source.store(), table).map_err(QueryError::from)?;
             tables.push(StoredTable { table, attributes });
         }

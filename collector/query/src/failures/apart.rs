@@ -120,7 +120,7 @@ pub(super) fn tell_apart<'a>(
     }
     let mut parts = source.parts(selection, &AttributeKeys::all())?;
     // A request divided from a trace has an id of its own, by which the store cannot find it.
-    if source.connections().is_empty() {
+    if source.connections.is_empty() {
         parts = parts.only(wanted.keys().map(|id| id.0).collect());
     }
     let workers = vec![vec![Vec::new(); roots.len()]; parts.count()];

@@ -295,7 +295,7 @@ impl ShardInference {
         let inference = self.saved.into_inference(&settings, source.first_notes());
         let inference = inference.map_err(|_| ShardError::NotAnInference(self.path))?;
         let bytes = KEPT_FORMS * inference.model.bytes();
-        let kept = source.memory().keep_model(bytes);
+        let kept = source.memory.keep_model(bytes);
         kept.map_err(QueryError::lack_of_requests)?;
         let selection = study.selection();
         Ok(Study::knowing(source, selection, settings, inference))

@@ -30,7 +30,7 @@ impl ShardSettings {
             since_ns: selection.range.since_ns,
             until_ns: selection.range.until_ns,
             root: source.root().map(str::to_owned),
-            requests: source.declared_requests().to_vec(),
+            requests: source.requests.clone(),
             filter: source.filter().to_owned(),
             include_incomplete: selection.include_incomplete,
             trust_clocks: selection.trust_clocks,

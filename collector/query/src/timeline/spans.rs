@@ -83,10 +83,10 @@ pub(super) fn spans(
         ..Selection::default()
     };
     let clocks = alignment(source, all)?;
-    let mut progress = source.observer().begin("naming operations", "traces", None);
+    let mut progress = source.observer.begin("naming operations", "traces", None);
     let mut traces = TraceReader::open(source.store())?;
     let mut records = TraceRecords::default();
-    while traces.next_within(&mut records, |bytes| bytes <= source.memory().trace_max()) {
+    while traces.next_within(&mut records, |bytes| bytes <= source.memory.trace_max()) {
         progress.add(1);
         let low = records.id.0 as u64;
         if !requests.contains(&low) {
