@@ -92,14 +92,8 @@ impl Cluster {
 
     /// Returns the number of workers.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn worker_count(&self) -> usize {
         self.workers.len()
-    }
-
-    /// Reports whether there are no workers.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.workers.is_empty()
     }
 
     /// Runs `count` tasks, which `task` encodes by number, and passes each result with the task's

@@ -114,7 +114,7 @@ impl<'a> ClusterRun<'a> {
     /// Lets the workers read all shards with the same basis, and returns their parts.
     fn round(&mut self, report: Option<&ShardReport>, basis: &Path) -> Result<PartSet, Failure> {
         let basis = std::fs::read(basis).map_err(Failure::of)?;
-        let count = (SHARDS_PER_WORKER * self.cluster.len()).clamp(1, SHARDS_MAX);
+        let count = (SHARDS_PER_WORKER * self.cluster.worker_count()).clamp(1, SHARDS_MAX);
         let paths: Vec<PathBuf> = (1..=count).map(|of| self.path(&of.to_string())).collect();
         let task = |number: usize| -> Arc<[u8]> {
             let shard = Shard {
