@@ -165,7 +165,7 @@ pub fn merge_parts(
         series.finish(&seen.model);
         seen.convergence = series.points().to_vec();
     }
-    let chosen = (head.settings.root(), head.settings.filter());
+    let chosen = (head.settings.root.as_deref(), &*head.settings.filter);
     let inference = seen.conclude(clocks, &infer_settings, chosen)?;
     if inference.notes.traces == 0 {
         let none = QueryError::NoneInRange(facts.directory);

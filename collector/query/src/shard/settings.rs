@@ -12,9 +12,10 @@ use crate::time_range::TimeRange;
 pub(super) struct ShardSettings {
     since_ns: Option<i64>,
     until_ns: Option<i64>,
-    root: Option<String>,
-    requests: Vec<String>,
-    filter: String,
+    pub(super) root: Option<String>,
+    pub(super) requests: Vec<String>,
+    /// Text of the filter's formula; empty without a filter.
+    pub(super) filter: String,
     include_incomplete: bool,
     trust_clocks: bool,
     tolerance: f64,
@@ -39,19 +40,6 @@ impl ShardSettings {
             trailing_elements: settings.trailing_elements,
             max_segments: settings.max_segments as u64,
         }
-    }
-
-    pub(super) fn root(&self) -> Option<&str> {
-        self.root.as_deref()
-    }
-
-    pub(super) fn requests(&self) -> &[String] {
-        &self.requests
-    }
-
-    /// Returns the text of the filter's formula; empty without a filter.
-    pub(super) fn filter(&self) -> &str {
-        &self.filter
     }
 
     /// Returns the selection of the run.

@@ -213,9 +213,9 @@ impl TaskStore {
 impl ShardSettings {
     /// Applies the settings that select requests.
     fn apply(&self, source: Source, selection: Selection) -> Result<Source, ShardError> {
-        let source = source.with_root(self.root().map(str::to_owned));
-        let source = source.with_requests(self.requests());
-        let filter = match self.filter() {
+        let source = source.with_root(self.root.clone());
+        let source = source.with_requests(&self.requests);
+        let filter = match &*self.filter {
             "" => None,
             text => {
                 let formula = parse(text);
