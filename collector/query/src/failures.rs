@@ -24,6 +24,7 @@ use stroboscope_store::tables::AttributeKeys;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::sampled_notes::WeightUse;
+use super::search::{align, with_cut};
 use super::source::{Selection, Source};
 pub use apart::FailedApart;
 use apart::{RequestSample, tell_apart};
@@ -109,16 +110,11 @@ pub fn failures(
     selection: Selection,
     alignment: Option<&Alignment>,
 ) -> Result<Failures, QueryError> {
-    let selection = Selection {
-        include_incomplete: true,
-        ..selection
-    };
+    let selection = with_cut(selection);
     let parts = source.parts(selection, &AttributeKeys::of(FAILURE_KEYS))?;
     let workers = vec![OutcomePass::default(); parts.count()];
     let visit = |worker: &mut OutcomePass, records: &mut TraceRecords, _: &mut Notes| {
-        if let Some(alignment) = alignment {
-            alignment.apply(records);
-        }
+        align(alignment, records);
         worker.observe(records);
     };
     let (workers, notes) = source.fold("finding failures", selection, &parts, workers, visit)?;

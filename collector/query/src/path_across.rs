@@ -15,6 +15,7 @@ use super::inference::Inference;
 use super::notes::Notes;
 use super::paths::TraceAnswer;
 use super::query_error::QueryError;
+use super::search::with_cut;
 use super::source::{Selection, Source};
 use super::span_links::{Follows, LINKS, LinkReader, StoredSpanId};
 
@@ -65,10 +66,7 @@ pub fn linked_path_of(
     id: u128,
     is_across: bool,
 ) -> Result<(Option<LinkedPath>, Notes), QueryError> {
-    let selection = Selection {
-        include_incomplete: true,
-        ..Selection::default()
-    };
+    let selection = with_cut(Selection::default());
     let keys = AttributeKeys::of([LINKS]).with_elements();
     let (found, mut notes) = source.trace(id, selection, &keys)?;
     let Some(mut records) = found else {

@@ -245,8 +245,7 @@ pub(super) fn note_present(absent: &mut Vec<AbsentAttribute>, records: &TraceRec
     }
 }
 
-/// Returns the selection with incomplete requests, because a search reports its uncertainty about
-/// them.
+/// Returns the selection with incomplete requests.
 pub(super) fn with_cut(selection: Selection) -> Selection {
     Selection {
         include_incomplete: true,
@@ -343,6 +342,7 @@ pub fn search_requests(
     Ok(matches.report(notes, plan))
 }
 
+/// Corrects the timestamps of records, unless they are used as recorded.
 pub(super) fn align(clocks: Option<&Alignment>, records: &mut TraceRecords) {
     if let Some(clocks) = clocks {
         clocks.apply(records);

@@ -18,7 +18,7 @@ use super::losses::is_unseen;
 use super::notes::Notes;
 use super::paths::has_failed;
 use super::query_error::QueryError;
-use super::search::{keep_early, keep_first};
+use super::search::{align, keep_early, keep_first};
 use super::source::{Selection, Source};
 
 /// Maximum number of services, and of root operations, that are listed for the user to choose from.
@@ -164,9 +164,7 @@ pub fn list_requests(
     let parts = source.parts(selection, &keys)?;
     let workers = vec![Worker::default(); parts.count()];
     let visit = |worker: &mut Worker, records: &mut TraceRecords, _: &mut Notes| {
-        if let Some(alignment) = alignment {
-            alignment.apply(records);
-        }
+        align(alignment, records);
         worker.searched += 1;
         let root = records.root_name().into_owned();
         worker.note_names(records, &root);

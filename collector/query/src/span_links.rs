@@ -10,6 +10,7 @@ use stroboscope_analysis::segment::ClockBounds;
 use stroboscope_store::tables::{AttributeKeys, Damage, RowGroupFacts, RowProbe, StoreTable};
 
 use super::query_error::QueryError;
+use super::search::align;
 use super::source::Source;
 
 /// Attribute with the links of a span to other spans.
@@ -243,7 +244,7 @@ impl LinkReader<'_> {
         let traces = links.iter().map(|link| link.producer.trace).collect();
         let keys = AttributeKeys::none();
         let unread = self.source.for_each_of(traces, &keys, |request| {
-            self.align(request);
+            align(self.alignment, request);
             let trace = request.stored_id().0;
             for span in &request.spans {
                 let id = StoredSpanId {
@@ -294,7 +295,7 @@ impl LinkReader<'_> {
         let producers = spans_by_id(records);
         let keys = AttributeKeys::of([LINKS]);
         let unread = self.source.for_each_of(traces, &keys, |request| {
-            self.align(request);
+            align(self.alignment, request);
             let links = links_of(request);
             let to_own = links.iter().filter(|link| link.producer.trace == own);
             let mut consumers = None;
@@ -314,12 +315,6 @@ impl LinkReader<'_> {
         follows.damage.extend(unread.damage);
         follows.list();
         Ok(follows)
-    }
-
-    pub(super) fn align(self, records: &mut TraceRecords) {
-        if let Some(alignment) = self.alignment {
-            alignment.apply(records);
-        }
     }
 }
 

@@ -11,6 +11,7 @@ use stroboscope_store::tables::TraceReader;
 
 use crate::first_look::alignment;
 use crate::query_error::QueryError;
+use crate::search::{align, with_cut};
 use crate::source::{Selection, Source};
 
 #[derive(Default)]
@@ -78,11 +79,7 @@ pub(super) fn spans(
         SpanFlags(SpanFlags::CUT_OPEN.0 | SpanFlags::CUT_CLOSE.0 | SpanFlags::UNFINISHED.0);
     let mut names: HashMap<(Arc<str>, Arc<str>), Arc<str>> = HashMap::new();
     let mut spans = Spans::default();
-    let all = Selection {
-        include_incomplete: true,
-        ..Selection::default()
-    };
-    let clocks = alignment(source, all)?;
+    let clocks = alignment(source, with_cut(Selection::default()))?;
     let mut progress = source.observer.begin("naming operations", "traces", None);
     let mut traces = TraceReader::open(source.store())?;
     let mut records = TraceRecords::default();
@@ -104,9 +101,7 @@ pub(super) fn spans(
                 bounds.2 || is_cut,
             );
         }
-        if let Some(clocks) = &clocks {
-            clocks.apply(&mut records);
-        }
+        align(clocks.as_ref(), &mut records);
         for span in records.spans.drain(..) {
             let Some(id) = RequestId::new(low, span.span_id).filter(|&id| is_wanted(id)) else {
                 continue;
