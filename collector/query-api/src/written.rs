@@ -38,8 +38,7 @@ impl ResponseBuffer {
     }
 
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Refusal> {
-        let written = self.write_all(text.as_bytes());
-        written.map_err(|_| self.refusal())
+        self.bytes(text.as_bytes())
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Refusal> {

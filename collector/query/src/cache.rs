@@ -30,7 +30,7 @@ const ZSTD_LEVEL: i32 = 1;
 pub(super) struct Cache {
     directory: PathBuf,
     /// Hash of the store's files and of this program, with which the names of entries begin.
-    state: String,
+    pub(super) state: String,
 }
 
 impl Cache {
@@ -40,11 +40,6 @@ impl Cache {
             directory: data.cache(),
             state: state(store)?,
         })
-    }
-
-    /// Returns the hash of the store's files and this program, which identifies the entries.
-    pub(super) fn state(&self) -> &str {
-        &self.state
     }
 
     /// Reports whether the store still has the files for which this cache was created. If so,

@@ -19,7 +19,7 @@ use stroboscope_analysis::label::SegmentLabel;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::sampling::WeightedCount;
-use stroboscope_store::tables::{AttributeKeys, read_batches};
+use stroboscope_store::tables::AttributeKeys;
 
 use super::arrival_rate::inter_arrival_ns;
 use super::failures::{FailureShift, OutcomePass, failure_shifts};
@@ -128,12 +128,9 @@ fn compared(
 ) -> Result<ComparedPeriods, QueryError> {
     let studies =
         [before, after].map(|of| Study::new(of.source.clone(), of.selection, infer.clone()));
-    let orders = [
-        studies[0].ask(&OrdersQuestion)?,
-        studies[1].ask(&OrdersQuestion)?,
-    ];
-    let orders = KnownOrders::of(&orders);
-    let inferences = [studies[0].inference()?, studies[1].inference()?];
+    let [old, new] = &studies;
+    let orders = KnownOrders::of(&[old.ask(&OrdersQuestion)?, new.ask(&OrdersQuestion)?]);
+    let inferences = [old.inference()?, new.inference()?];
     let flows_of = |at: usize, of: &PeriodOf| {
         let joined = inferences[at].joined(inferences[1 - at], infer.tolerance);
         let study = Study::knowing(of.source.clone(), of.selection, infer.clone(), joined);
@@ -148,18 +145,13 @@ fn compared(
     };
     let ((old, old_study), (new, new_study)) = (flows_of(0, before)?, flows_of(1, after)?);
     let is_client = |operation: &Operation| {
-        inferences
-            .iter()
-            .any(|inference| inference.is_client(operation))
+        let mut each = inferences.iter();
+        each.any(|inference| inference.is_client(operation))
     };
     let comparison = Comparison::of(&old.flows, &new.flows, &is_client, settings);
     let rate = |of: &PeriodOf, found: &Flows| {
-        let windows = super::recorded::windows(read_batches(of.source.store())?);
-        Ok::<_, QueryError>(inter_arrival_ns(
-            &found.flows,
-            &windows,
-            &found.notes.sampling.bursts,
-        ))
+        let (windows, sampled) = (of.source.bursts()?, &found.notes.sampling.bursts);
+        Ok::<_, QueryError>(inter_arrival_ns(&found.flows, &windows, sampled))
     };
     let inter_arrival_ns = [rate(before, &old)?, rate(after, &new)?];
     let mut notes = old.notes.clone();

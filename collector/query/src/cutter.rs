@@ -15,6 +15,7 @@ use super::inference::Inference;
 use super::notes::Notes;
 
 pub(super) struct Cutter {
+    /// Labels of the model, and of other segments that were cut.
     pub(super) labels: Labels,
     segmenter: Segmenter,
     excluded: Exclusion<IsExcluded>,
@@ -68,11 +69,6 @@ impl Cutter {
             drop_unsure_slack(&trace, &mut path);
         }
         (trace, path)
-    }
-
-    /// Returns the labels of the model, and those of other segments that were cut.
-    pub(super) fn into_labels(self) -> Labels {
-        self.labels
     }
 
     /// Adds the flaws of the traces, and the number of segments that the exclusion pattern removed.

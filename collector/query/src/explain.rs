@@ -265,7 +265,7 @@ fn kept(
 /// `None` if a period's source has no cache.
 fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: ExplainSubject) -> Option<String> {
     let of = |period: &PeriodOf| {
-        let state = period.source.cache()?.state();
+        let state = &period.source.cache()?.state;
         Some(format!(
             "{state} {} {:?} {:?} {}",
             period.source.chosen(),

@@ -207,7 +207,7 @@ pub fn request(
         Some(inference) => {
             let mut cutter = Cutter::of(inference);
             let (trace, path) = cutter.path(inference, &mut aligned);
-            (trace, Some(path), cutter.into_labels())
+            (trace, Some(path), cutter.labels)
         }
         None => {
             let mut labels = Labels::default();

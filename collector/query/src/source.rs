@@ -84,17 +84,15 @@ impl Source {
     }
 
     fn or_empty(self, root: &Path) -> Result<Self, QueryError> {
-        let source = self;
-        if source.store.list(StoreTable::Spans)?.is_empty()
-            && source.store.list(StoreTable::Events)?.is_empty()
+        if self.store.list(StoreTable::Spans)?.is_empty()
+            && self.store.list(StoreTable::Events)?.is_empty()
         {
-            let data = root.display().to_string();
             return Err(QueryError::Empty {
-                data,
-                unflushed_bytes: source.unflushed_bytes,
+                data: root.display().to_string(),
+                unflushed_bytes: self.unflushed_bytes,
             });
         }
-        Ok(source)
+        Ok(self)
     }
 
     /// Opens a data directory like [`open`](Self::open), even if it has no traces.
@@ -114,11 +112,8 @@ impl Source {
         let losses = losses(batches.by_ref().inspect(|batch| kernel_clocks.note(batch)));
         let batch_damage = damage_of(&batches);
         let parts_wanted = PartsWanted::default();
-        let cache = if is_cached {
-            Some(Cache::of(&data, &store)?)
-        } else {
-            None
-        };
+        let cache = is_cached.then(|| Cache::of(&data, &store));
+        let cache = cache.transpose()?;
         let operations = KnownOperations::of(&store, cache.as_ref(), parts_wanted.threads())?;
         let requests = data.requests()?;
         Ok(Self {
@@ -235,10 +230,9 @@ impl Source {
 
     /// Returns the notes about the data directory itself, to which readings add theirs.
     pub(super) fn first_notes(&self) -> Notes {
-        let unsynchronised = self.kernel_clocks.unsynchronised_among_several();
         let mut notes = Notes {
             unflushed_bytes: self.unflushed_bytes,
-            unsynchronised,
+            unsynchronised: self.kernel_clocks.unsynchronised_among_several(),
             ..Notes::default()
         };
         notes.add_damage(self.batch_damage.clone());
@@ -407,11 +401,10 @@ impl Source {
             return Choice::Refused;
         }
         let root = records.root_name();
+        let (has_caller, weight) = (records.has_caller(), records.weight());
         let is_of_root = self.root.as_ref().is_none_or(|wanted| *wanted == root);
         if !is_of_root {
-            notes
-                .roots
-                .count(&root, records.has_caller(), true, records.weight());
+            notes.roots.count(&root, has_caller, true, weight);
             return Choice::Refused;
         }
         let completeness = completeness(records, &self.losses);
@@ -424,15 +417,10 @@ impl Source {
         notes.traces += 1;
         let causes = self.causes(records, &completeness.reasons);
         let is_complete = causes.is_empty();
-        notes
-            .roots
-            .count(&root, records.has_caller(), is_complete, records.weight());
+        notes.roots.count(&root, has_caller, is_complete, weight);
         notes.complete_traces += u64::from(is_complete);
-        notes.fragments += u64::from(
-            causes
-                .iter()
-                .any(|cause| [NO_ROOT, INNER_ROOT].contains(cause)),
-        );
+        let is_fragment = |cause: &&str| [NO_ROOT, INNER_ROOT].contains(cause);
+        notes.fragments += u64::from(causes.iter().any(is_fragment));
         causes
             .into_iter()
             .for_each(|cause| *notes.incomplete.entry(cause.into()).or_default() += 1);

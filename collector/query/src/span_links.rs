@@ -251,10 +251,8 @@ impl LinkReader<'_> {
                     trace,
                     span: span.span_id,
                 };
-                if links
-                    .binary_search_by_key(&id, |link| link.producer)
-                    .is_err()
-                {
+                let link = links.binary_search_by_key(&id, |link| link.producer);
+                if link.is_err() {
                     continue;
                 }
                 // Of several spans with the same id, the first to start counts.

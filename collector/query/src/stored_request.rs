@@ -180,16 +180,13 @@ impl Source {
             let grow = |bytes| room.grow(wanted.reserved * bytes);
             let read = reader.first_of(id, spans_max, &mut records, grow);
             let (spans, share) = room.check(id, read)?;
-            let records = match is_it {
-                true => Some(records),
-                false => request_at(&mut records, wanted.id as u64),
+            let found_here = match is_it {
+                true => Some((spans, records)),
+                false => request_at(&mut records, wanted.id as u64)
+                    .map(|records| (records.spans.len() as u64, records)),
             };
-            found.request = records.map(|records| StoredRequest {
-                spans: if is_it {
-                    spans
-                } else {
-                    records.spans.len() as u64
-                },
+            found.request = found_here.map(|(spans, records)| StoredRequest {
+                spans,
                 records,
                 trace: id,
                 share,
