@@ -85,7 +85,6 @@ impl Access {
     }
 }
 
-/// Returns the endpoint of a worker.
 pub(crate) fn endpoint(worker: &WorkerAddress, access: &Access) -> Result<Endpoint, ClusterError> {
     let endpoint = Endpoint::from_shared(worker.url.to_string());
     let endpoint = endpoint.map_err(|error| ClusterError::Address {
@@ -159,7 +158,6 @@ impl Connection {
         })
     }
 
-    /// Runs a task on the worker, and returns its result.
     pub(crate) async fn run(&mut self, task: Arc<[u8]>) -> Result<Vec<u8>, WorkerFailure> {
         let task_key = TaskKey {
             query_id: Uuid::new_v4(),

@@ -33,7 +33,6 @@ impl WorkerFailure {
         matches!(self, Self::Unreachable(_) | Self::Lost(_))
     }
 
-    /// Converts an error of a call.
     pub(crate) fn of_call(error: &DataFusionError) -> Self {
         let root = error.find_root();
         let status = match root {

@@ -73,7 +73,6 @@ pub struct Tools {
     reports: Vec<ReportTool>,
 }
 
-/// A report as a tool.
 #[derive(Debug)]
 struct ReportTool {
     page: Page,

@@ -43,7 +43,6 @@ struct CatalogueState {
     all: Services,
 }
 
-/// Services of a file.
 #[derive(Debug)]
 struct FileServices {
     services: Services,

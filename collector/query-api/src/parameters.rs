@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use chrono::DateTime;
 use stroboscope_analysis::duration::parse_ns;
 
-/// Maximum length of a query string, in bytes.
 const QUERY_BYTES_MAX: usize = 64 << 10;
 
 /// Parameters of a request, in their order.

@@ -117,7 +117,6 @@ impl AttributeCounts {
         (first.map(|(key, _)| key.to_string()).collect(), not_tried)
     }
 
-    /// Returns the error for an attribute that a query did not find.
     pub(super) fn no_such_attribute(&self, attribute: &str) -> QueryError {
         let (recorded, more) = self.most_common(LISTED_MAX);
         let known = KNOWN_OF_ALL.map(str::to_owned).into_iter().chain(recorded);

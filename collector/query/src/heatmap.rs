@@ -11,7 +11,6 @@ use super::query_error::QueryError;
 use super::study::{Question, StudyInput};
 use super::time_columns::{OfColumn, TimeColumns};
 
-/// Number of latency bands per decade.
 const BANDS_PER_DECADE: u32 = 8;
 /// Number of decades, from a nanosecond to some 300 years.
 const DECADES: u32 = 19;

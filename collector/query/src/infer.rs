@@ -104,10 +104,8 @@ pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<IsExcluded> {
     }))
 }
 
-/// Function that reports whether a segment is left out.
 pub(super) type IsExcluded = Box<dyn Fn(&SegmentLabel) -> bool + Send>;
 
-/// Creates a segmenter according to the settings.
 pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
     if trailing_elements {
         Segmenter::with_trailing_elements()

@@ -136,7 +136,6 @@ pub(super) struct PassResult {
 }
 
 impl PassResult {
-    /// Adds the results for other traces.
     pub(super) fn merge(&mut self, other: Self) {
         self.model.merge(&other.model);
         self.clocks.merge(&other.clocks);

@@ -420,7 +420,6 @@ impl Study {
 }
 
 impl<'a> StudyInput<'a> {
-    /// Returns the error for an attribute that a question did not find.
     pub(super) fn no_such_attribute(self, attribute: &str) -> QueryError {
         no_such_attribute(self.source, self.selection, attribute)
     }
