@@ -74,10 +74,9 @@ fn parse(text: &str) -> Result<WorkerAddress, ClusterError> {
         return Err(bad(text, "it has no port: expected HOST:PORT".into()));
     }
     let is_tls = url.scheme() == "https";
-    let tls_name = is_tls.then(|| host.trim_matches(['[', ']']).to_owned());
     Ok(WorkerAddress {
         name: format!("{host}:{port}"),
-        tls_name,
+        tls_name: is_tls.then(|| host.trim_matches(['[', ']']).to_owned()),
         url,
     })
 }

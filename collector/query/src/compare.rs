@@ -79,9 +79,8 @@ pub fn flows(
     settings: FlowSettings,
     latency_ns: RangeInclusive<u64>,
 ) -> Result<Flows, QueryError> {
-    let orders = KnownOrders::of([&study.ask(&OrdersQuestion)?]);
     study.ask(&FlowsQuestion {
-        orders,
+        orders: KnownOrders::of([&study.ask(&OrdersQuestion)?]),
         settings,
         only: None,
         latency_ns,
@@ -241,13 +240,11 @@ pub(super) fn says(only: Option<&(Attribute, String)>, records: &TraceRecords) -
     })
 }
 
-/// Asks for the flows of requests.
 struct FlowsQuestion {
     orders: KnownOrders,
     settings: FlowSettings,
     only: Option<(Attribute, String)>,
     latency_ns: RangeInclusive<u64>,
-    /// True if the answer contains the outcomes of the requests.
     with_outcomes: bool,
 }
 

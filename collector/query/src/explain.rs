@@ -159,19 +159,16 @@ pub fn explain_change(
 ) -> Result<ExplainedChange, QueryError> {
     let kept = kept(periods, how, which);
     if let Some(said) = kept.filter(|said| said.is_whole) {
-        let notes = periods[1].source.first_notes();
-        let telling = Distinction::of(&said, settings, &|_| Ok(Default::default()))?;
         return Ok(ExplainedChange {
+            telling: Distinction::of(&said, settings, &|_| Ok(Default::default()))?,
             what: said.what,
-            telling,
-            notes,
+            notes: periods[1].source.first_notes(),
         });
     }
     let compared = compare(periods, how.infer, how.flow, how.compare)?;
-    let telling = explain_compared(periods, &compared, how, which, settings, describe)?;
     Ok(ExplainedChange {
+        telling: explain_compared(periods, &compared, how, which, settings, describe)?,
         what: describe(&compared.comparison),
-        telling,
         notes: compared.notes,
     })
 }

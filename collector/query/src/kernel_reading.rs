@@ -121,14 +121,8 @@ fn of_part<'a>(
     };
     let calls = part.timeline.calls.iter().filter_map(move |call| {
         let request = call.owner.request()?;
-        let name = call_name(part, call.call);
-        let mut event = event(
-            KernelKind::SystemCall,
-            name,
-            request,
-            call.start_ns,
-            call.end_ns,
-        );
+        let (kind, name) = (KernelKind::SystemCall, call_name(part, call.call));
+        let mut event = event(kind, name, request, call.start_ns, call.end_ns);
         event.attributes = said_of_call(call);
         Some((request, event))
     });

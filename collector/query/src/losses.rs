@@ -29,13 +29,12 @@ pub fn losses(batches: impl Iterator<Item = BatchRead>) -> Vec<ProcessLoss> {
     let mut take = |batch: BatchRead| {
         let losses = batch.losses.iter();
         let lost = losses.filter(|(cause, _)| loses_records(cause));
-        let records = lost.fold(0u64, |sum, (_, records)| sum.saturating_add(*records));
         watch.take(BatchLosses {
             process: batch.process,
             sequence: batch.sequence,
             from_ns: batch.from_ns,
             to_ns: batch.to_ns,
-            records,
+            records: lost.fold(0u64, |sum, (_, records)| sum.saturating_add(*records)),
         })
     };
     batches.filter_map(&mut take).collect()

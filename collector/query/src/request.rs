@@ -129,10 +129,9 @@ pub fn unmodelled(
         .iter()
         .zip(all)
         .filter_map(|(segment, owner)| {
-            let owner = owner.filter(|place| !has_some[*place])?;
             let label = labels.get(segment.id)?;
             Some(UnmodelledSegment {
-                owner,
+                owner: owner.filter(|place| !has_some[*place])?,
                 start: label.start.clone(),
                 end: label.end.clone(),
                 start_ns: segment.start_ns,

@@ -95,13 +95,10 @@ pub(super) fn rounds(
         })
     });
     let (senders, receivers): (Vec<_>, Vec<_>) = sides.unzip();
-    let converging = settings.convergence.map(|pace| {
-        let convergence = Convergence::at(pace, settings.tolerance);
-        Merger {
-            parts: receivers,
-            convergence,
-            max_segments: settings.max_segments,
-        }
+    let converging = settings.convergence.map(|pace| Merger {
+        parts: receivers,
+        convergence: Convergence::at(pace, settings.tolerance),
+        max_segments: settings.max_segments,
     });
     (converging, senders.into_iter())
 }

@@ -105,11 +105,10 @@ pub(super) fn tell_apart<'a>(
     for (root, (_, samples)) in roots.iter().enumerate() {
         for ((sample, each), has_failed) in samples.iter().zip([false, true]) {
             wanted.extend(sample.iter().map(|(id, weight)| {
-                let weight = each * weight.value();
                 let of_request = WantedRequest {
                     root,
                     has_failed,
-                    weight,
+                    weight: each * weight.value(),
                 };
                 (*id, of_request)
             }));

@@ -213,9 +213,8 @@ pub fn merge_report<Q: ShardQuestion>(
         notes.merge(contents.notes.into_notes(&store));
         question.merge_states(&mut whole, contents.state);
     }
-    let traces = notes.traces;
     Ok(MergedReport {
-        traces,
+        traces: notes.traces,
         answer: question.conclude(&inference, whole, notes)?,
         inference,
         location: store.location.into(),
