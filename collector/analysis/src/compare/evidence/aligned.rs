@@ -34,17 +34,14 @@ pub(super) fn aligned(observations: &[Observation]) -> Vec<AlignedObservation> {
     let mut rows = Vec::with_capacity(order.len());
     let mut number = 0;
     for stratum in order.chunk_by(|a, b| a.stratum == b.stratum) {
-        let later = stratum
-            .iter()
-            .filter(|one| one.period == Period::After)
-            .count();
+        let later = stratum.iter().filter(|of| of.period == Period::After);
+        let later = later.count();
         if later == 0 || later == stratum.len() {
             continue;
         }
         let some = &stratum[stratum.partition_point(|one| one.time_ns <= 0.0)..];
-        let usual_ns = some
-            .get(some.len() / 2)
-            .map_or(1.0, |one| f64::from(one.time_ns));
+        let middle = some.get(some.len() / 2);
+        let usual_ns = middle.map_or(1.0, |one| f64::from(one.time_ns));
         rows.extend(stratum.iter().map(|one| AlignedObservation {
             stratum: number,
             period: one.period,
@@ -115,14 +112,10 @@ pub(super) fn centred(rows: &[AlignedObservation], scores: &[f64]) -> Vec<f64> {
 pub(super) fn exact_rank_deviations(rows: &[AlignedObservation], doubled: &[u32]) -> Option<f64> {
     let mut strata = vec![RankStratum::default(); strata(rows)];
     // The smaller period requires fewer combinations.
-    let later = rows
-        .iter()
-        .filter(|row| row.period == Period::After)
-        .count();
-    let chosen = if 2 * later <= rows.len() {
-        Period::After
-    } else {
-        Period::Before
+    let later = rows.iter().filter(|row| row.period == Period::After);
+    let chosen = match 2 * later.count() <= rows.len() {
+        true => Period::After,
+        false => Period::Before,
     };
     let mut sum = 0;
     for (row, rank) in rows.iter().zip(doubled) {
@@ -141,10 +134,8 @@ pub(super) fn least_p_value(rows: &[AlignedObservation]) -> f64 {
     let mut strata = vec![ShareStratum::default(); strata(rows)];
     let mut all = 0;
     for row in rows {
-        let (of, later) = (
-            &mut strata[row.stratum],
-            u64::from(row.period == Period::After),
-        );
+        let later = u64::from(row.period == Period::After);
+        let of = &mut strata[row.stratum];
         of.of += 1;
         of.with += later;
         of.later += later;

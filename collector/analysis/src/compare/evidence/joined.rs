@@ -17,8 +17,7 @@ pub(in crate::compare) struct GroupEvidence<'a> {
 impl RankEvidence {
     /// Joins the evidence of groups, each of which is a stratum. Returns `None` without groups.
     pub(in crate::compare) fn joined(groups: &[GroupEvidence<'_>]) -> Option<RankEvidence> {
-        let statistics: Vec<&Statistic> = groups
-            .iter()
+        let statistics: Vec<&Statistic> = (groups.iter())
             .filter_map(|group| group.evidence.statistics.first())
             .collect();
         let sum: f64 = statistics.iter().map(|of| of.sum).sum();
@@ -26,28 +25,20 @@ impl RankEvidence {
         if variance <= 0.0 {
             return None;
         }
-        let strata: Vec<ShareStratum> = groups
-            .iter()
-            .map(|group| ShareStratum {
-                with: group.with[0] + group.with[1],
-                of: group.of[0] + group.of[1],
-                later: group.of[1],
-            })
-            .collect();
+        let stratum = |group: &GroupEvidence<'_>| ShareStratum {
+            with: group.with[0] + group.with[1],
+            of: group.of[0] + group.of[1],
+            later: group.of[1],
+        };
+        let strata: Vec<ShareStratum> = groups.iter().map(stratum).collect();
         let later = groups.iter().map(|group| group.with[1]).sum();
         let by_moments = sum.abs() / variance.sqrt();
         let exact = shares_two_sided(&strata, later).map_or(by_moments, normal_deviation);
         let of_slice = |of: &&Statistic| of.sum.abs() - of.without_one * of.variance.sqrt();
-        let most = statistics
-            .iter()
-            .filter(|of| of.sum * sum > 0.0)
-            .map(of_slice)
-            .fold(0.0, f64::max);
+        let alike = statistics.iter().filter(|of| of.sum * sum > 0.0);
+        let most = alike.map(of_slice).fold(0.0, f64::max);
         let sums = |of: fn(&RankEvidence) -> [usize; 2]| {
-            [0, 1].map(|period: usize| {
-                let of_groups = groups.iter().map(|group| of(group.evidence)[period]);
-                of_groups.sum()
-            })
+            [0, 1].map(|period: usize| groups.iter().map(|one| of(one.evidence)[period]).sum())
         };
         Some(RankEvidence {
             rows: sums(|of| of.rows),

@@ -35,18 +35,14 @@ impl SectionEvidence {
         of: [u64; 2],
     ) -> Option<SectionEvidence> {
         let is_usual = 2 * (with[0] + with[1]) > of[0] + of[1];
-        let rare = [0, 1].map(|at: usize| {
-            if is_usual {
-                of[at] - with[at]
-            } else {
-                with[at]
-            }
+        let rare = [0, 1].map(|at: usize| match is_usual {
+            true => of[at] - with[at],
+            false => with[at],
         });
         let shares = [0, 1].map(|at: usize| rare[at] as f64 / of[at].max(1) as f64);
-        let period = if shares[0] > shares[1] {
-            Period::Before
-        } else {
-            Period::After
+        let period = match shares[0] > shares[1] {
+            true => Period::Before,
+            false => Period::After,
         };
         let number = period as usize;
         if shares[1 - number] > RARER_MAX * shares[number] {
@@ -61,10 +57,9 @@ impl SectionEvidence {
         let is_rare = |(_, has): &(Period, bool)| *has != is_usual;
         let first = own.iter().position(is_rare)?;
         let after_last = own.iter().rposition(is_rare)? + 1;
-        let empty = if first >= own.len() - after_last {
-            bounds.start..bounds.start + first
-        } else {
-            bounds.start + after_last..bounds.end
+        let empty = match first >= own.len() - after_last {
+            true => bounds.start..bounds.start + first,
+            false => bounds.start + after_last..bounds.end,
         };
         let kept = (own.len() - empty.len()) as f64;
         let occurrences = own.iter().filter(|one| is_rare(one)).count();

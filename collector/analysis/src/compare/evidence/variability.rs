@@ -31,10 +31,8 @@ impl Variability {
     /// a change within a period increases its variation.
     pub(in crate::compare) fn of(evidence: &[&RankEvidence]) -> Variability {
         let quieter = |of: &dyn Fn(usize) -> Option<f64>| {
-            [0, 1]
-                .into_iter()
-                .filter_map(of)
-                .fold(f64::INFINITY, f64::min)
+            let known = [0, 1].into_iter().filter_map(of);
+            known.fold(f64::INFINITY, f64::min)
         };
         let within = |period: usize| {
             let one = |evidence: &&RankEvidence| {
@@ -45,19 +43,14 @@ impl Variability {
             median(evidence.iter().filter_map(one).collect())
         };
         let between = |period: usize| {
-            let halves: Vec<[f64; 2]> = evidence
-                .iter()
-                .filter_map(|one| one.halves[period])
-                .collect();
+            let halves = evidence.iter().filter_map(|one| one.halves[period]);
+            let halves: Vec<[f64; 2]> = halves.collect();
             (halves.len() >= PLACES_MIN).then(|| between_windows(&halves))
         };
         let (within, between) = (quieter(&within), quieter(&between));
-        let known = |value: f64| {
-            if value.is_finite() {
-                value.max(0.0)
-            } else {
-                0.0
-            }
+        let known = |value: f64| match value.is_finite() {
+            true => value.max(0.0),
+            false => 0.0,
         };
         Variability {
             within_slices: known(within),
@@ -78,20 +71,15 @@ impl Variability {
         let usual = 1.0 + (rows_per_slice - 1.0).max(0.0) * self.within_slices;
         let own = statistic.inflation.into_iter().flatten();
         let own = own.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
-        let of_slices = match own {
-            Some(own) => {
-                (self.weight * usual + own.freedom * own.ratio) / (self.weight + own.freedom)
-            }
-            None => usual,
-        };
+        let of_slices = own.map_or(usual, |own| {
+            (self.weight * usual + own.freedom * own.ratio) / (self.weight + own.freedom)
+        });
         let [before, after] = evidence.rows.map(|rows| rows as f64);
         let of_windows = 1.0 + self.between_windows * before * after / (before + after);
         let inflation = of_slices.max(of_windows).max(1.0);
         let freedom = self.places + own.map_or(0.0, |own| own.freedom);
-        (
-            inflation,
-            (inflation > 1.0 && freedom > 0.0).then_some(freedom),
-        )
+        let is_estimated = inflation > 1.0 && freedom > 0.0;
+        (inflation, is_estimated.then_some(freedom))
     }
 }
 
@@ -99,13 +87,9 @@ impl Variability {
 /// expectation, from 0 to 12.
 fn between_windows(halves: &[[f64; 2]]) -> f64 {
     let ratio = |variance: f64| {
-        median(
-            halves
-                .iter()
-                .map(|[squared, expected]| squared / (expected + variance))
-                .collect(),
-        )
-        .unwrap_or_default()
+        let halves = halves.iter();
+        let ratios = halves.map(|[squared, expected]| squared / (expected + variance));
+        median(ratios.collect()).unwrap_or_default()
     };
     if ratio(0.0) <= CHI_SQUARED_MEDIAN {
         return 0.0;
@@ -113,10 +97,9 @@ fn between_windows(halves: &[[f64; 2]]) -> f64 {
     let (mut low, mut high) = (0.0, 12.0);
     for _ in 0..40 {
         let middle = (low + high) / 2.0;
-        if ratio(middle) > CHI_SQUARED_MEDIAN {
-            low = middle;
-        } else {
-            high = middle;
+        match ratio(middle) > CHI_SQUARED_MEDIAN {
+            true => low = middle,
+            false => high = middle,
         }
     }
     low
