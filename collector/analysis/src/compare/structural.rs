@@ -51,21 +51,13 @@ pub(super) fn structural_changes(
     let mut found = Vec::new();
     for (number, root) in roots.iter().enumerate() {
         for operation in &root.operations {
-            let of_operation: Vec<FeatureTest> =
-                tested.by_ref().take(operation.features.len()).collect();
-            let changed: Vec<(&FeatureChange, FeatureTest)> = operation
-                .features
-                .iter()
-                .zip(of_operation)
+            // The features come first, so that their end takes no further test.
+            let tests = operation.features.iter().zip(tested.by_ref());
+            let changed: Vec<(&FeatureChange, FeatureTest)> = tests
                 .filter(|(_, test)| test.q_value <= settings.false_discoveries)
                 .collect();
-            found.extend(change(
-                (number, root),
-                operation,
-                &changed,
-                clients,
-                settings,
-            ));
+            let root = (number, root);
+            found.extend(change(root, operation, &changed, clients, settings));
         }
     }
     let mut kept = without_what_follows(&found, roots);
@@ -94,37 +86,26 @@ fn change(
         _ if change.is_plain() => true,
         _ => operation.called.caller.is_some() && runs_in * size(change) >= OF_REQUESTS_MIN,
     };
-    let candidates: Vec<&(&FeatureChange, FeatureTest)> = changed
-        .iter()
-        .filter(|(change, _)| {
-            size(change) * requests >= settings.count_min as f64 && counts(change)
-        })
-        .collect();
-    let largest = candidates
-        .iter()
-        .map(|(change, _)| size(change))
-        .fold(0.0, f64::max);
+    let candidates = changed.iter().filter(|(change, _)| {
+        size(change) * requests >= settings.count_min as f64 && counts(change)
+    });
+    let sizes = candidates.clone().map(|(change, _)| size(change));
+    let largest = sizes.fold(0.0, f64::max);
     // Of several features that cover about the same requests, take the simplest, in the order of
     // `Feature`.
     let (most, test) = candidates
-        .into_iter()
         .filter(|(change, _)| size(change) >= AS_LARGE * largest)
         .min_by(|a, b| a.0.feature.cmp(&b.0.feature))?;
     let is_gained = |at: usize| most.productions.contains(&at) == (most.gain() > 0.0);
     let side = |is_wanted: bool, is_more: bool| -> Vec<&ProductionChange> {
-        let of_side = || {
-            let numbered = operation.productions.iter().enumerate();
-            numbered
-                .filter(move |(at, _)| is_gained(*at) == is_wanted)
-                .map(|(_, change)| change)
-        };
-        let changed: Vec<_> = of_side()
-            .filter(|change| (change.gain() > 0.0) == is_more && change.gain() != 0.0)
-            .collect();
-        if changed.is_empty() {
-            of_side().collect()
-        } else {
-            changed
+        let numbered = operation.productions.iter().enumerate();
+        let of_side = numbered.filter(|(at, _)| is_gained(*at) == is_wanted);
+        let of_side: Vec<_> = of_side.map(|(_, change)| change).collect();
+        let mut changed = of_side.clone();
+        changed.retain(|change| (change.gain() > 0.0) == is_more && change.gain() != 0.0);
+        match changed.is_empty() {
+            true => of_side,
+            false => changed,
         }
     };
     let (gains, losses) = (side(true, true), side(false, false));
@@ -133,14 +114,11 @@ fn change(
     // became rarer.
     let before = losses.iter().min_by(|a, b| {
         let off = |loss: &ProductionChange| leading.production.distance(&loss.production);
-        off(a)
-            .cmp(&off(b))
-            .then_with(|| a.gain().total_cmp(&b.gain()))
+        let by_off = off(a).cmp(&off(b));
+        by_off.then_with(|| a.gain().total_cmp(&b.gain()))
     })?;
-    let gained: BTreeSet<CategoryId> = gains
-        .iter()
-        .flat_map(|change| change.categories.iter().copied())
-        .collect();
+    let gained = gains.iter().flat_map(|change| &change.categories);
+    let gained: BTreeSet<CategoryId> = gained.copied().collect();
     let replaced = ReplacedStructures::of(&gains, &losses);
     let runs = root.share * operation.runs[1];
     let gain = size(most);
@@ -280,13 +258,12 @@ fn share_out(changes: &mut [PathChange], roots: &[OfRoot<'_>], edges: &EdgeTable
         let common = a.gained.intersection(&b.gained).count();
         a.root == b.root && 2 * common > a.gained.len().min(b.gained.len())
     };
-    let all_ns: Vec<f64> = (0..changes.len())
-        .map(|at| {
-            let others =
-                (0..changes.len()).filter(|other| together(&changes[at], &changes[*other]));
-            others.map(|other| inside_ns[other].abs()).sum()
-        })
-        .collect();
+    let all_ns = |change: &PathChange| -> f64 {
+        let others = changes.iter().zip(&inside_ns);
+        let others = others.filter(|(other, _)| together(change, other));
+        others.map(|(_, inside_ns)| inside_ns.abs()).sum()
+    };
+    let all_ns: Vec<f64> = changes.iter().map(all_ns).collect();
     for (at, change) in changes.iter_mut().enumerate() {
         if all_ns[at] > inside_ns[at].abs() {
             change.contribution_ns *= inside_ns[at].abs() / all_ns[at];
