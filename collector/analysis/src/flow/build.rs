@@ -149,7 +149,8 @@ impl FlowBuilder {
         if records.spans.is_empty() {
             return self.of_events(&records.events);
         }
-        self.note_failures(records);
+        self.failed.clear();
+        self.failed.extend(failed_spans(records));
         let mut tree = std::mem::take(&mut self.tree);
         tree.build(&records.spans, &mut Vec::new());
         for &root in tree.roots() {
@@ -161,21 +162,11 @@ impl FlowBuilder {
                 let items = std::mem::take(&mut self.open);
                 let stage = items.iter().map(|item| self.known.get(item.shape).clone());
                 let stages = vec![stage.collect()];
-                self.made(ShapeOf {
-                    operation: named(NO_ROOT),
-                    is_error: false,
-                    is_event: false,
-                    stages,
-                })
+                self.made(named(NO_ROOT), stages)
             }
         };
         self.tree = tree;
         shape
-    }
-
-    fn note_failures(&mut self, records: &TraceRecords) {
-        self.failed.clear();
-        self.failed.extend(failed_spans(records));
     }
 
     /// Adds a span to the open items of its parent. If the span is hidden, adds its children
@@ -193,14 +184,9 @@ impl FlowBuilder {
             && parent.is_some_and(|parent| parent.service == span.service);
         let first = self.open.len();
         if depth < DEPTH_MAX {
+            let within = (depth + 1, Some(span));
             for &child in tree.children(number) {
-                self.put(
-                    tree,
-                    records,
-                    child as usize,
-                    orders,
-                    (depth + 1, Some(span)),
-                );
+                self.put(tree, records, child as usize, orders, within);
             }
         }
         if is_hidden {
@@ -247,10 +233,9 @@ impl FlowBuilder {
         let digest = digest.finish();
         let stages = &self.stages;
         let make = |known: &[Arc<Shape>]| {
-            let stages = stages.of(items).map(|stage| {
-                let shapes = stage.iter().map(|item| known[item.shape as usize].clone());
-                shapes.collect()
-            });
+            let shape = |item: &Item| known[item.shape as usize].clone();
+            let stages = stages.of(items);
+            let stages = stages.map(|stage| stage.iter().map(shape).collect());
             let of = ShapeOf {
                 operation: of.operation.clone(),
                 is_error,
@@ -298,33 +283,28 @@ impl FlowBuilder {
             let host = self.settings.with_hosts.then_some(&task[0].host);
             let of_task = self.operations.of(&task[0].task, &Arc::from(""), host);
             // Consecutive equal events count as repetitions of one step.
-            let steps = task
-                .chunk_by(|a, b| a.event == b.event)
-                .filter(|_| is_shown);
-            let stages = steps
-                .map(|run| {
-                    let of_event = self.operations.of(&run[0].task, &run[0].event, None);
-                    let item = self.instant(&of_event, run[0].ts_ns);
-                    vec![self.known.get(item.shape).clone(); run.len()]
-                })
-                .collect();
-            tasks.push(self.made(ShapeOf {
-                operation: of_task.operation.clone(),
-                is_error: false,
-                is_event: false,
-                stages,
-            }));
+            let steps = task.chunk_by(|a, b| a.event == b.event);
+            let steps = steps.filter(|_| is_shown);
+            let stages = steps.map(|run| {
+                let of_event = self.operations.of(&run[0].task, &run[0].event, None);
+                let item = self.instant(&of_event, run[0].ts_ns);
+                vec![self.known.get(item.shape).clone(); run.len()]
+            });
+            let stages = stages.collect();
+            tasks.push(self.made(of_task.operation.clone(), stages));
         }
-        self.made(ShapeOf {
-            operation: named(EVENT_LOG),
-            is_error: false,
-            is_event: false,
-            stages: vec![tasks],
-        })
+        self.made(named(EVENT_LOG), vec![tasks])
     }
 
-    /// Puts a shape into canonical form, and returns its cached instance.
-    fn made(&mut self, of: ShapeOf) -> Arc<Shape> {
+    /// Returns the cached shape of an operation that did not fail, with these calls or events by
+    /// stage.
+    fn made(&mut self, operation: Operation, stages: Vec<Vec<Arc<Shape>>>) -> Arc<Shape> {
+        let of = ShapeOf {
+            operation,
+            is_error: false,
+            is_event: false,
+            stages,
+        };
         let shape = of.canonical(self.settings.fold);
         let number = self.known.number(shape.digest, |_| shape);
         self.known.get(number).clone()

@@ -59,7 +59,7 @@ impl FlowEdge {
 
     /// Returns the operation of the edge's task.
     pub fn operation(&self) -> Operation {
-        operation(task_path::last_component(&self.task))
+        FlowEdge::operation_of(&self.task)
     }
 
     /// Iterates over the child that the edge leads to and the child from which it returns, if any.
@@ -165,10 +165,8 @@ impl EdgeTable {
 
     /// Iterates over the edges with their numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (EdgeId, &FlowEdge)> {
-        self.edges
-            .iter()
-            .enumerate()
-            .map(|(at, edge)| (EdgeId(at as u32), edge))
+        let numbered = self.edges.iter().enumerate();
+        numbered.map(|(at, edge)| (EdgeId(at as u32), edge))
     }
 
     /// Returns the number of edges.
@@ -183,11 +181,8 @@ impl EdgeTable {
 
     /// Adds another table's edges. Returns the new number of each, by its number in `other`.
     pub fn adopt(&mut self, other: &EdgeTable) -> Vec<EdgeId> {
-        other
-            .edges
-            .iter()
-            .map(|edge| self.intern(edge.clone()))
-            .collect()
+        let edges = other.edges.iter();
+        edges.map(|edge| self.intern(edge.clone())).collect()
     }
 }
 

@@ -74,8 +74,8 @@ impl OperationCache {
             operation,
         });
         let host = host.cloned().unwrap_or_else(|| Arc::from(""));
-        self.known
-            .insert(key, (service.clone(), name.clone(), host, known.clone()));
+        let entry = (service.clone(), name.clone(), host, known.clone());
+        self.known.insert(key, entry);
         known
     }
 }

@@ -59,11 +59,8 @@ struct PairOrders {
 impl PartialEq for PairOrders {
     fn eq(&self, other: &PairOrders) -> bool {
         let of_other = |pair| Some(other.all[*other.index_of.get(pair)?].1);
-        self.all.len() == other.all.len()
-            && self
-                .all
-                .iter()
-                .all(|(pair, order)| of_other(pair) == Some(*order))
+        let mut all = self.all.iter();
+        self.all.len() == other.all.len() && all.all(|(pair, order)| of_other(pair) == Some(*order))
     }
 }
 
@@ -152,11 +149,7 @@ impl Pass<TraceRecords> for SiblingOrders {
             }
             for (at, one) in self.siblings.iter().enumerate() {
                 for other in &self.siblings[at + 1..] {
-                    let (a, b) = if one.0 < other.0 {
-                        (one, other)
-                    } else {
-                        (other, one)
-                    };
+                    let (a, b) = (one.min(other), one.max(other));
                     let seen = PairOrder {
                         ab: u64::from(a.2 <= b.1),
                         ba: u64::from(b.2 <= a.1 && a.2 > b.1),

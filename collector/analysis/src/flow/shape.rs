@@ -34,6 +34,12 @@ pub struct Repeats {
     pub to: u32,
 }
 
+impl Repeats {
+    fn word(self) -> u64 {
+        u64::from(self.from) << 32 | u64::from(self.to)
+    }
+}
+
 impl Fold {
     /// Maps a count to the range of counts that it belongs to.
     pub fn repeats(self, count: usize) -> Repeats {
@@ -131,12 +137,8 @@ pub struct ShapeOf {
 impl ShapeOf {
     /// Puts the shape into canonical form. `fold` determines how repetitions are counted.
     pub fn canonical(self, fold: Fold) -> Shape {
-        let stages: Vec<Vec<Part>> = self
-            .stages
-            .into_iter()
-            .filter(|stage| !stage.is_empty())
-            .map(|stage| folded(stage, fold))
-            .collect();
+        let stages = self.stages.into_iter().filter(|stage| !stage.is_empty());
+        let stages: Vec<Vec<Part>> = stages.map(|stage| folded(stage, fold)).collect();
         let mut digest = FormDigest::new(self.operation.digest(), self.is_error, self.is_event);
         for stage in &stages {
             digest.stage();
@@ -176,8 +178,7 @@ impl FormDigest {
     /// Adds the next part of the stage.
     pub(super) fn part(&mut self, digest: u128, repeats: Repeats) {
         self.0.add_digest(digest);
-        self.0
-            .add(u64::from(repeats.from) << 32 | u64::from(repeats.to));
+        self.0.add(repeats.word());
     }
 
     pub(super) fn finish(self) -> u128 {
@@ -200,13 +201,12 @@ fn folded(mut stage: Vec<Arc<Shape>>, fold: Fold) -> Vec<Part> {
     if stage.len() > 1 {
         stage.sort_unstable_by_key(|shape| shape.digest);
     }
-    stage
-        .chunk_by(|a, b| a.digest == b.digest)
-        .map(|alike| Part {
-            shape: alike[0].clone(),
-            repeats: fold.repeats(alike.len()),
-        })
-        .collect()
+    let part = |alike: &[Arc<Shape>]| Part {
+        shape: alike[0].clone(),
+        repeats: fold.repeats(alike.len()),
+    };
+    let alike = stage.chunk_by(|a, b| a.digest == b.digest);
+    alike.map(part).collect()
 }
 
 impl Shape {
@@ -247,18 +247,16 @@ impl Shape {
         if let Some(host) = &self.operation.host {
             digest.add_text(host);
         }
-        digest.add(u64::from(repeats.from) << 32 | u64::from(repeats.to));
+        digest.add(repeats.word());
         let begins = digest.finish();
         symbols.push(Symbol(begins));
-        let mut parts: Vec<&Part> = Vec::new();
         for stage in &self.stages {
-            parts.clear();
-            parts.extend(stage);
+            let mut parts: Vec<&Part> = stage.iter().collect();
             // Sorting by name gives similar graphs similar strings.
             parts.sort_by(|a, b| {
                 (&a.shape.operation, a.shape.digest).cmp(&(&b.shape.operation, b.shape.digest))
             });
-            for part in &parts {
+            for part in parts {
                 part.shape.write_to(symbols, part.repeats);
             }
         }
