@@ -119,39 +119,37 @@ impl DecisionTree {
     /// Returns the index of the leaf whose conditions a row meets, among the
     /// [leaves](Self::leaves). Returns `None` if an answer is unknown.
     pub fn leaf_met(&self, table: &Table, row: usize) -> Option<usize> {
+        self.leaf(table, row, |_| None)
+    }
+
+    /// Returns the index of a row's leaf among the [leaves](Self::leaves). A row with an unknown
+    /// answer follows the branch of most training rows.
+    pub fn leaf_of(&self, table: &Table, row: usize) -> usize {
+        let of_most = |[yes, no]: &[Node; 2]| Some(yes.total() >= no.total());
+        self.leaf(table, row, of_most).unwrap_or_default()
+    }
+
+    /// Returns the index of a row's leaf. `if_unknown` chooses a branch, true for yes, if an answer
+    /// is unknown. Returns `None` if it chooses none.
+    fn leaf(
+        &self,
+        table: &Table,
+        row: usize,
+        if_unknown: impl Fn(&[Node; 2]) -> Option<bool>,
+    ) -> Option<usize> {
         let (mut node, mut before) = (&self.root, 0);
         while let Node::Question {
             split, branches, ..
         } = node
         {
+            let is_met = split.is_met(table, row).or_else(|| if_unknown(branches))?;
             let [yes, no] = &**branches;
-            let is_met = split.is_met(table, row)?;
             if !is_met {
                 before += yes.leaf_count();
             }
             node = if is_met { yes } else { no };
         }
         Some(before)
-    }
-
-    /// Returns the index of a row's leaf among the [leaves](Self::leaves). A row with an unknown
-    /// answer follows the branch of most training rows.
-    pub fn leaf_of(&self, table: &Table, row: usize) -> usize {
-        let (mut node, mut before) = (&self.root, 0);
-        while let Node::Question {
-            split, branches, ..
-        } = node
-        {
-            let [yes, no] = &**branches;
-            let goes_on = split
-                .is_met(table, row)
-                .unwrap_or(yes.total() >= no.total());
-            if !goes_on {
-                before += yes.leaf_count();
-            }
-            node = if goes_on { yes } else { no };
-        }
-        before
     }
 }
 

@@ -45,9 +45,8 @@ impl Condition {
     /// Adds the condition to a list. Merges it with the first condition on the same column if one
     /// test can express both.
     pub(super) fn add_to(self, conditions: &mut Vec<Condition>) {
-        let same = conditions
-            .iter_mut()
-            .find(|other| other.column == self.column);
+        let mut others = conditions.iter_mut();
+        let same = others.find(|other| other.column == self.column);
         let both = same.as_ref().and_then(|same| same.test.and(&self.test));
         match (same, both) {
             (Some(same), Some(both)) => same.test = both,

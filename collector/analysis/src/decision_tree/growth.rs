@@ -39,14 +39,11 @@ impl Node {
 
     /// Reports whether a question below this one asks about the column.
     pub(super) fn asks_again(&self, column: usize) -> bool {
-        let Node::Question { branches, .. } = self else {
-            return false;
-        };
         let asks = |branch: &Node| match branch {
             Node::Question { split, .. } => split.column() == column || branch.asks_again(column),
             Node::Leaf(_) => false,
         };
-        branches.iter().any(asks)
+        matches!(self, Node::Question { branches, .. } if branches.iter().any(asks))
     }
 
     pub(super) fn for_each_question(
@@ -114,10 +111,8 @@ pub(super) fn grow(
     let Some(split) = split::best(table, rows, settings.rows_min) else {
         return Node::Leaf(counts);
     };
-    let met: Vec<Option<bool>> = rows
-        .iter()
-        .map(|(row, _)| split.is_met(table, *row))
-        .collect();
+    let met = rows.iter().map(|(row, _)| split.is_met(table, *row));
+    let met: Vec<Option<bool>> = met.collect();
     let known = |is: bool| -> f64 {
         let of = rows.iter().zip(&met).filter(|(_, met)| **met == Some(is));
         of.map(|((_, part), _)| part).sum()
@@ -134,14 +129,11 @@ pub(super) fn grow(
         });
         grow(table, &parts.collect::<Vec<_>>(), settings, depth + 1)
     };
-    let branches = Box::new([
-        branch(true, yes / (yes + no)),
-        branch(false, no / (yes + no)),
-    ]);
+    let branches = [(true, yes), (false, no)].map(|(is, of)| branch(is, of / (yes + no)));
     Node::Question {
         answers: Box::new(split.answers(table)),
         split,
         rows: counts,
-        branches,
+        branches: Box::new(branches),
     }
 }

@@ -16,10 +16,8 @@ pub(super) fn prune(node: &mut Node, confidence: f64) -> f64 {
     let rows = node.rows();
     let as_leaf = errors_expected(rows, confidence);
     if let Node::Question { branches, .. } = node {
-        let below: f64 = branches
-            .iter_mut()
-            .map(|branch| prune(branch, confidence))
-            .sum();
+        let branches = branches.iter_mut();
+        let below: f64 = branches.map(|branch| prune(branch, confidence)).sum();
         if as_leaf > below + ERRORS_SAVED_MIN {
             return below;
         }
@@ -43,10 +41,9 @@ fn share_at_most(errors: f64, total: f64, confidence: f64) -> f64 {
     // One halving for each bit of an `f64`'s fraction.
     for _ in 0..52 {
         let middle = (low + high) / 2.0;
-        if incomplete_beta(total - errors, errors + 1.0, 1.0 - middle) > confidence {
-            low = middle;
-        } else {
-            high = middle;
+        match incomplete_beta(total - errors, errors + 1.0, 1.0 - middle) > confidence {
+            true => low = middle,
+            false => high = middle,
         }
     }
     high

@@ -120,26 +120,20 @@ pub(super) fn of_column(
         Values::Texts { places, .. } => by_share(table, rows, places),
     };
     let all: f64 = rows.iter().map(|(_, part)| part).sum();
-    let most = best_of(&groups, all, rows_min);
-    let (last, gain, of_answer) = most?;
+    let (last, gain, of_answer) = best_of(&groups, all, rows_min)?;
     // There are n - 1 thresholds between n groups in order, and 2^(n - 1) - 1 ways to divide n
     // groups into two sets.
     let choices = groups.len() as f64 - 1.0;
     let (cost, split) = match &table.columns[column].values {
-        Values::Numbers(_) => (
-            choices.log2(),
-            Split::AtMost {
-                column,
-                most: groups[last].number,
-            },
-        ),
+        Values::Numbers(_) => {
+            let most = groups[last].number;
+            (choices.log2(), Split::AtMost { column, most })
+        }
         Values::Texts { texts, .. } => {
             let sides = groups.split_at(last + 1);
             let places = said(sides, texts.len() as u32);
-            (
-                (choices.exp2() - 1.0).log2(),
-                Split::OneOf { column, places },
-            )
+            let cost = (choices.exp2() - 1.0).log2();
+            (cost, Split::OneOf { column, places })
         }
     };
     // Add the cost of stating the column.
@@ -156,17 +150,12 @@ pub(super) fn of_column(
 /// the gain, and the entropy of the answer in bits. `None` if no threshold has enough rows on both
 /// sides.
 fn best_of(groups: &[Group], all: f64, rows_min: f64) -> Option<(usize, f64, f64)> {
-    let mut known: Counts = [0.0; 2];
-    for group in groups {
-        known = add(known, group.counts);
-    }
+    let counts = groups.iter().map(|group| group.counts);
+    let known = counts.fold([0.0; 2], add);
     let mut yes: Counts = [0.0; 2];
     let mut most: Option<(usize, f64, f64)> = None;
-    for (last, group) in groups
-        .iter()
-        .enumerate()
-        .take(groups.len().saturating_sub(1))
-    {
+    let (_, thresholds) = groups.split_last()?;
+    for (last, group) in thresholds.iter().enumerate() {
         yes = add(yes, group.counts);
         let no = [known[0] - yes[0], known[1] - yes[1]];
         if yes[0] + yes[1] < rows_min || no[0] + no[1] < rows_min {
@@ -203,9 +192,8 @@ fn add(a: Counts, b: Counts) -> Counts {
 }
 
 fn by_number(table: &Table, rows: &[(usize, f64)], numbers: &[Option<f64>]) -> Vec<Group> {
-    let known = rows
-        .iter()
-        .filter_map(|(row, part)| Some((numbers[*row]?, table.classes[*row], *part)));
+    let of = |(row, part): &(usize, f64)| Some((numbers[*row]?, table.classes[*row], *part));
+    let known = rows.iter().filter_map(of);
     let mut known: Vec<(f64, bool, f64)> = known.collect();
     // Sorts by class and part too, so that the order of rows does not affect the sums.
     known.sort_by(|a, b| {
@@ -239,20 +227,17 @@ fn by_share(table: &Table, rows: &[(usize, f64)], places: &[Option<u32>]) -> Vec
             counts[place][usize::from(table.classes[*row])] += part;
         }
     }
-    let mut groups: Vec<Group> = (0u32..)
-        .zip(counts)
-        .map(|(place, counts)| Group {
-            number: 0.0,
-            place,
-            counts,
-        })
-        .filter(|group| group.counts[0] + group.counts[1] > 0.0)
-        .collect();
+    let groups = (0u32..).zip(counts).map(|(place, counts)| Group {
+        number: 0.0,
+        place,
+        counts,
+    });
+    let some = groups.filter(|group| group.counts[0] + group.counts[1] > 0.0);
+    let mut groups: Vec<Group> = some.collect();
     let share = |group: &Group| group.counts[1] / (group.counts[0] + group.counts[1]);
     groups.sort_by(|a, b| {
-        share(b)
-            .total_cmp(&share(a))
-            .then_with(|| a.place.cmp(&b.place))
+        let by_share = share(b).total_cmp(&share(a));
+        by_share.then_with(|| a.place.cmp(&b.place))
     });
     groups
 }
@@ -282,10 +267,9 @@ pub(super) fn entropy(counts: &[f64]) -> f64 {
     let all: f64 = counts.iter().sum();
     let bits = |count: &f64| {
         let share = count / all;
-        if share > 0.0 {
-            -share * share.log2()
-        } else {
-            0.0
+        match share > 0.0 {
+            true => -share * share.log2(),
+            false => 0.0,
         }
     };
     counts.iter().map(bits).sum()
