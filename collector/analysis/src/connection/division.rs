@@ -35,10 +35,8 @@ pub fn request_id(trace: TraceId, span_id: u64) -> TraceId {
 pub fn connection_ids(request: TraceId) -> (TraceId, (TraceId, TraceId)) {
     let half = request.0 >> 64;
     let from = half << 64;
-    (
-        TraceId(half),
-        (TraceId(from), TraceId(from | u128::from(u64::MAX))),
-    )
+    let to = from | u128::from(u64::MAX);
+    (TraceId(half), (TraceId(from), TraceId(to)))
 }
 
 impl Connections {
@@ -70,9 +68,8 @@ impl Connections {
         if !has_connection && owners.values().all(|owner| spans[*owner].parent_id == 0) {
             return None;
         }
-        Some(into_requests(trace, &owners, |root| {
-            self.is_connection(root)
-        }))
+        let is_connection = |root: &SpanRecord| self.is_connection(root);
+        Some(into_requests(trace, &owners, is_connection))
     }
 }
 
@@ -177,9 +174,8 @@ fn into_requests(
     };
     let mut requests: BTreeMap<usize, TraceRecords> = BTreeMap::new();
     for owner in owners.values() {
-        requests
-            .entry(*owner)
-            .or_insert_with(|| empty(&trace.spans[*owner]));
+        let request = requests.entry(*owner);
+        request.or_insert_with(|| empty(&trace.spans[*owner]));
     }
     let mut division = Division::default();
     let mut rest = TraceRecords {
@@ -193,9 +189,8 @@ fn into_requests(
         .filter(|owner| trace.spans[*owner].flags.contains(SpanFlags::CUT_OPEN))
         .collect();
     for (at, mut span) in std::mem::take(&mut trace.spans).into_iter().enumerate() {
-        let Some((owner, request)) = owners
-            .get(&span.span_id)
-            .and_then(|owner| Some((*owner, requests.get_mut(owner)?)))
+        let owner = owners.get(&span.span_id).copied();
+        let Some((owner, request)) = owner.zip(owner.and_then(|owner| requests.get_mut(&owner)))
         else {
             rest.spans.push(span);
             continue;

@@ -45,17 +45,15 @@ impl Connections {
     /// learned connections and their requests.
     #[must_use]
     pub fn with_requests(&self, operations: &[String]) -> Self {
-        let (none, declared): (Vec<&String>, Vec<&String>) = operations
-            .iter()
-            .partition(|operation| *operation == NO_REQUESTS);
-        let (connections, requests) = match none.is_empty() {
-            true => (self.connections.clone(), self.requests.clone()),
-            false => Default::default(),
+        let mut declared: FxHashSet<String> = operations.iter().cloned().collect();
+        let (connections, requests) = match declared.remove(NO_REQUESTS) {
+            true => Default::default(),
+            false => (self.connections.clone(), self.requests.clone()),
         };
         Self {
             connections,
             requests,
-            declared: declared.into_iter().cloned().collect(),
+            declared,
         }
     }
 

@@ -51,17 +51,13 @@ impl ConnectionLearning {
     /// Records the connections of a trace. Returns true if it judged any span, recorded or not, or
     /// found a marked one. Otherwise, it learned nothing.
     pub fn observe(&mut self, trace: &TraceRecords) -> bool {
-        let marks = trace.spans.iter().filter(|span| is_marked(span));
         let mut is_judged = false;
-        for span in marks {
+        for span in trace.spans.iter().filter(|span| is_marked(span)) {
             self.mark(&span.service, &span.name);
             is_judged = true;
         }
-        let places: foldhash::HashMap<u64, &SpanRecord> = trace
-            .spans
-            .iter()
-            .map(|span| (span.span_id, span))
-            .collect();
+        let ids = trace.spans.iter().map(|span| span.span_id);
+        let places: foldhash::HashMap<u64, &SpanRecord> = ids.zip(&trace.spans).collect();
         let mut children: BTreeMap<u64, Vec<&SpanRecord>> = BTreeMap::new();
         for span in trace.spans.iter().filter(|span| span.parent_id != 0) {
             let parent = places.get(&span.parent_id);
@@ -69,14 +65,10 @@ impl ConnectionLearning {
                 children.entry(span.parent_id).or_default().push(span);
             }
         }
-        let alone = trace
-            .spans
-            .iter()
-            .filter(|span| span.parent_id == 0 && !children.contains_key(&span.span_id));
-        let alone: Vec<_> = alone.map(|root| root.span_id).collect();
-        alone
-            .into_iter()
-            .for_each(|root| _ = children.entry(root).or_default());
+        // Roots without children are judged as well.
+        for root in trace.spans.iter().filter(|span| span.parent_id == 0) {
+            children.entry(root.span_id).or_default();
+        }
         for (parent, children) in children {
             let parent = places.get(&parent).copied();
             let Some((is_connection, length_ns)) = judge(parent, &children) else {
@@ -128,25 +120,15 @@ impl ConnectionLearning {
     /// Returns the connections learned so far.
     #[must_use]
     pub fn learned(&self) -> Connections {
-        let Self {
-            votes,
-            requests,
-            roots,
-            marked,
-            ..
-        } = self;
         let is_connection = |connection: &Option<Operation>| match connection {
             None => true,
-            Some(connection) => votes.get(connection).is_some_and(|[yes, no]| yes > no),
+            Some(of) => self.votes.get(of).is_some_and(|[yes, no]| yes > no),
         };
         let mut learned = Connections::default();
-        learned.connections.extend(marked.iter().cloned());
-        for (connection, seen) in requests {
-            let is_evident = seen.longest_ns >= EVIDENT_NS_MIN
-                || seen
-                    .operations
-                    .iter()
-                    .any(|request| roots.contains(request));
+        learned.connections.extend(self.marked.iter().cloned());
+        for (connection, seen) in &self.requests {
+            let is_evident =
+                seen.longest_ns >= EVIDENT_NS_MIN || !seen.operations.is_disjoint(&self.roots);
             if is_evident && is_connection(connection) {
                 learned.connections.extend(connection.clone());
                 learned.requests.extend(seen.operations.iter().cloned());
@@ -181,15 +163,13 @@ fn judge(parent: Option<&SpanRecord>, children: &[&SpanRecord]) -> Option<(bool,
         return None;
     }
     let workers = || children.iter().filter(|child| is_worker(child));
-    let mut lengths: Vec<i64> = workers()
-        .map(|child| child.end_ns.saturating_sub(child.start_ns))
-        .collect();
+    let lengths = workers().map(|child| child.end_ns.saturating_sub(child.start_ns));
+    let mut lengths: Vec<i64> = lengths.collect();
     if lengths.len() < CHILDREN_MIN {
         return Some((false, length_ns));
     }
-    let operations: FxHashSet<_> = workers()
-        .map(|child| (&child.service, normalise(&child.name)))
-        .collect();
+    let operations = workers().map(|child| (&child.service, normalise(&child.name)));
+    let operations: FxHashSet<_> = operations.collect();
     let middle = lengths.len() / 2;
     let median = *lengths.select_nth_unstable(middle).1;
     let is_connection = operations.len() * CHILDREN_PER_OPERATION_MIN <= lengths.len()
@@ -200,10 +180,8 @@ fn judge(parent: Option<&SpanRecord>, children: &[&SpanRecord]) -> Option<(bool,
 
 /// Returns the time from `from_ns` to `to_ns` in which at least one child runs, in nanoseconds.
 fn covered_ns(children: &[&SpanRecord], from_ns: i64, to_ns: i64) -> i64 {
-    let mut times: Vec<(i64, i64)> = children
-        .iter()
-        .map(|child| (child.start_ns, child.end_ns))
-        .collect();
+    let times = children.iter().map(|child| (child.start_ns, child.end_ns));
+    let mut times: Vec<(i64, i64)> = times.collect();
     times.sort_unstable();
     let (mut covered, mut until) = (0i64, from_ns);
     for (start, end) in times {
