@@ -39,9 +39,8 @@ impl Arrivals {
     }
 
     fn up_to(&self, longest_ns: f64) -> impl Iterator<Item = &(f64, f64)> {
-        self.by_length
-            .iter()
-            .take_while(move |(length_ns, _)| *length_ns <= longest_ns)
+        let all = self.by_length.iter();
+        all.take_while(move |(length_ns, _)| *length_ns <= longest_ns)
     }
 }
 
@@ -164,17 +163,13 @@ pub fn planned(
 /// Finds the bursts that reach a goal, or else the relaxations that make it reachable.
 pub fn plan_bursts(arrivals: &Arrivals, goal: &BurstGoal) -> BurstPlans {
     let reaching = reaching(arrivals, goal);
+    let relaxed = BurstGoal {
+        duty_max: goal.duty_max_relaxed,
+        ..*goal
+    };
     let giving_way = reaching.is_empty().then(|| GivingWay {
         whole_per_hour: most(arrivals, goal),
-        duty: self::reaching(
-            arrivals,
-            &BurstGoal {
-                duty_max: goal.duty_max_relaxed,
-                ..*goal
-            },
-        )
-        .first()
-        .copied(),
+        duty: self::reaching(arrivals, &relaxed).first().copied(),
         longest: shorter(arrivals, goal),
     });
     BurstPlans {
@@ -202,18 +197,15 @@ fn reaching(arrivals: &Arrivals, goal: &BurstGoal) -> Vec<PlannedBursts> {
         // A period must have the minimum length, unless the burst fills it. Then everything is
         // recorded, and the burst's length does not matter.
         let periods = (burst_bits..=most_rare).filter(|bits| *bits >= own || *bits == burst_bits);
-        let all = periods
-            .rev()
-            .map(|bits| planned(arrivals, goal.longest_ns, 1 << burst_bits, 1 << bits));
-        let mut good = all.filter(|of| {
+        let all = periods.rev();
+        let mut all =
+            all.map(|bits| planned(arrivals, goal.longest_ns, 1 << burst_bits, 1 << bits));
+        all.find(|of| {
             of.whole_per_hour >= goal.whole_per_hour && of.duty() <= goal.duty_max * (1.0 + 1e-9)
-        });
-        good.next()
+        })
     };
-    let mut found: Vec<PlannedBursts> = lengths
-        .filter(|bits| *bits <= BURST_BITS_MAX)
-        .filter_map(rarest)
-        .collect();
+    let lengths = lengths.filter(|bits| *bits <= BURST_BITS_MAX);
+    let mut found: Vec<PlannedBursts> = lengths.filter_map(rarest).collect();
     // All plans that record everything are equivalent, so keep only the first.
     let mut is_always_known = false;
     found.retain(|of| of.mask() != 0 || !std::mem::replace(&mut is_always_known, true));
@@ -226,19 +218,11 @@ fn reaching(arrivals: &Arrivals, goal: &BurstGoal) -> Vec<PlannedBursts> {
 /// would exceed the limits on lengths and periods, or record no whole request.
 fn most(arrivals: &Arrivals, goal: &BurstGoal) -> Option<PlannedBursts> {
     let burst_bits = bits_of(goal.longest_ns);
-    let ones = (1.0 / goal.duty_max.max(1e-9) * (1.0 - 1e-9))
-        .log2()
-        .ceil()
-        .max(0.0) as u32;
-    let is_possible = burst_bits <= BURST_BITS_MAX && burst_bits + ones <= PERIOD_BITS_MAX;
-    let found = is_possible.then(|| {
-        planned(
-            arrivals,
-            goal.longest_ns,
-            1 << burst_bits,
-            1 << (burst_bits + ones),
-        )
-    });
+    let times = 1.0 / goal.duty_max.max(1e-9) * (1.0 - 1e-9);
+    let period_bits = burst_bits + times.log2().ceil().max(0.0) as u32;
+    let is_possible = burst_bits <= BURST_BITS_MAX && period_bits <= PERIOD_BITS_MAX;
+    let planned = || planned(arrivals, goal.longest_ns, 1 << burst_bits, 1 << period_bits);
+    let found = is_possible.then(planned);
     found.filter(|of| of.whole_per_hour > 0.0)
 }
 

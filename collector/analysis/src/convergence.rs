@@ -117,9 +117,7 @@ impl Convergence {
         };
         self.points.push(ConvergencePoint {
             traces: model.traces(),
-            segments: model
-                .labels()
-                .iter()
+            segments: (model.labels().iter())
                 .filter(|(id, _)| model.segment_counts(*id).traces > 0)
                 .count(),
             happens_before: now.all_happens_before().len(),
@@ -138,14 +136,11 @@ impl Convergence {
         self.pace = self.pace.halved();
         let join = |pair: &[ConvergencePoint]| match pair {
             [a, b] => {
-                let (a, c) = (a.changes, b.changes);
-                let changes = Changes {
-                    happens_before_added: a.happens_before_added + c.happens_before_added,
-                    happens_before_removed: a.happens_before_removed + c.happens_before_removed,
-                    mutual_exclusion_added: a.mutual_exclusion_added + c.mutual_exclusion_added,
-                    mutual_exclusion_removed: a.mutual_exclusion_removed
-                        + c.mutual_exclusion_removed,
-                };
+                let (added, mut changes) = (a.changes, b.changes);
+                changes.happens_before_added += added.happens_before_added;
+                changes.happens_before_removed += added.happens_before_removed;
+                changes.mutual_exclusion_added += added.mutual_exclusion_added;
+                changes.mutual_exclusion_removed += added.mutual_exclusion_removed;
                 ConvergencePoint { changes, ..*b }
             }
             alone => alone[0],

@@ -29,19 +29,13 @@ impl<F: Fn(&SegmentLabel) -> bool> Exclusion<F> {
     /// Removes the excluded segments from a trace. `labels` must be the labels with which the trace
     /// was cut into segments, and must be the same in every call.
     pub fn remove_from(&mut self, trace: &mut SegmentedTrace, labels: &Labels) {
-        let known = self.decided.len();
-        self.decided.extend(
-            labels
-                .iter()
-                .skip(known)
-                .map(|(_, label)| (self.is_excluded)(label)),
-        );
+        let new = labels.iter().skip(self.decided.len());
+        let decided = new.map(|(_, label)| (self.is_excluded)(label));
+        self.decided.extend(decided);
         let before = trace.segments.len();
         trace.segments.retain(|segment| {
-            !self
-                .decided
-                .get(segment.id.index())
-                .is_some_and(|excluded| *excluded)
+            let excluded = self.decided.get(segment.id.index());
+            !excluded.is_some_and(|excluded| *excluded)
         });
         self.removed += (before - trace.segments.len()) as u64;
     }
