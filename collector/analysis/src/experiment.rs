@@ -115,11 +115,8 @@ impl Effect {
     /// bursts detects a relative difference of `difference` at the significance level `alpha`.
     pub fn power(&self, difference: f64, alpha: f64) -> f64 {
         let freedom = (self.effective_clusters - 1.0).max(1.0);
-        power(
-            (1.0 + difference).ln().abs() / self.standard_error,
-            freedom,
-            alpha,
-        )
+        let away = (1.0 + difference).ln().abs() / self.standard_error;
+        power(away, freedom, alpha)
     }
 
     /// Returns the factor by which the numbers of requests, units and bursts must change to detect

@@ -55,10 +55,9 @@ pub fn noise(
     metrics: &[Metric],
 ) -> Vec<Option<Noise>> {
     let mut units = HashMap::new();
-    let mut found: Vec<(f64, u32)> = requests
-        .into_iter()
-        .map(|one| (one.latency_ns as f64, number(&mut units, one.unit)))
-        .collect();
+    let requests = requests.into_iter();
+    let found = requests.map(|one| (one.latency_ns as f64, number(&mut units, one.unit)));
+    let mut found: Vec<(f64, u32)> = found.collect();
     found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let equal = Equal {
         requests: found,
@@ -77,11 +76,9 @@ pub fn noise(
             apart.extend(equal.apart(*metric, &sides));
         }
     }
-    metrics
-        .iter()
-        .zip(apart)
-        .map(|(metric, apart)| equal.noise(*metric, apart))
-        .collect()
+    let measured = metrics.iter().zip(apart);
+    let noise = measured.map(|(metric, apart)| equal.noise(*metric, apart));
+    noise.collect()
 }
 
 impl Equal {
@@ -123,9 +120,9 @@ impl Equal {
         }
         let squares: f64 = apart.iter().map(|apart| apart * apart).sum();
         let standard_error = (squares / apart.len() as f64).sqrt();
-        apart
-            .iter_mut()
-            .for_each(|apart| *apart = apart.abs().exp_m1());
+        for apart in &mut apart {
+            *apart = apart.abs().exp_m1();
+        }
         apart.sort_unstable_by(f64::total_cmp);
         Some(Noise {
             metric,

@@ -1,6 +1,7 @@
 //! Finds one-off events, which are not effects of the tested change (Ardelean et al., NSDI 2018,
 //! §3.2: "a one-off event … that renders the comparison invalid").
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::ExperimentRequest;
@@ -73,11 +74,9 @@ pub fn one_offs(requests: &[TimedRequest]) -> Vec<LeftOutTime> {
             side.operations[place] += 1;
         }
     }
-    let slots: Vec<Slot> = sides
-        .into_iter()
-        .enumerate()
-        .filter_map(|(place, sides)| Slot::of(place, sides))
-        .collect();
+    let sides = sides.into_iter().enumerate();
+    let slots = sides.filter_map(|(place, sides)| Slot::of(place, sides));
+    let slots: Vec<Slot> = slots.collect();
     if slots.len() < SLOTS_MIN {
         return Vec::new();
     }
@@ -87,10 +86,8 @@ pub fn one_offs(requests: &[TimedRequest]) -> Vec<LeftOutTime> {
     let mixes = std::array::from_fn(|place| Robust::of(slots.iter().map(|slot| slot.mix[place].0)));
     let left_out = slots.iter().filter_map(|slot| {
         let own = (share.middle * (1.0 - share.middle) / slot.requests as f64).sqrt();
-        let of_sides = [
-            control.away(slot.medians[0], 0.0),
-            test.away(slot.medians[1], 0.0),
-        ];
+        let [of_control, of_test] = slot.medians;
+        let of_sides = [control.away(of_control, 0.0), test.away(of_test, 0.0)];
         let why = if share.away(slot.share, own).abs() > APART {
             OneOff::ShareOfTest
         } else if slot.has_other_mix(&mixes) {
@@ -121,13 +118,10 @@ fn frequent(requests: &[TimedRequest]) -> Vec<u32> {
     for one in requests {
         *counts.entry(one.operation).or_default() += 1;
     }
-    let mut found: Vec<(usize, u32)> = counts
-        .into_iter()
-        .map(|(operation, count)| (count, operation))
-        .collect();
-    found.sort_unstable_by(|a, b| b.cmp(a));
+    let mut found: Vec<(u32, usize)> = counts.into_iter().collect();
+    found.sort_unstable_by_key(|(operation, count)| Reverse((*count, *operation)));
     let found = found.into_iter().take(OPERATIONS);
-    found.map(|(_, operation)| operation).collect()
+    found.map(|(operation, _)| operation).collect()
 }
 
 /// Requests of one side in one slot.
@@ -194,8 +188,8 @@ fn mix(sides: &[Side; 2], place: usize) -> (f64, f64) {
     if counts.iter().any(|count| *count < REQUESTS_MIN as f64) {
         return (0.0, 1.0);
     }
-    let both =
-        (control.operations[place] + test.operations[place]) as f64 / (counts[0] + counts[1]);
+    let runs = control.operations[place] + test.operations[place];
+    let both = runs as f64 / (counts[0] + counts[1]);
     let own = (both * (1.0 - both) * (1.0 / counts[0] + 1.0 / counts[1])).sqrt();
     (test.part(place) - control.part(place), own)
 }
