@@ -243,16 +243,12 @@ impl LearnedTree {
         requests: &[ExplainedRequest],
         settings: &ExplainSettings,
     ) -> Result<LearnedTree, ExplainError> {
-        let of = |is_mutation| {
-            requests
-                .iter()
-                .filter(|request| request.is_mutation == is_mutation)
-                .count()
-        };
-        let counts = [of(false), of(true)];
+        let changed = requests.iter().filter(|request| request.is_mutation);
+        let mutation = changed.count();
+        let counts = [requests.len() - mutation, mutation];
         if counts.iter().any(|count| *count < REQUESTS_MIN) {
             return Err(ExplainError::TooFew {
-                mutation: counts[1],
+                mutation,
                 precursor: counts[0],
                 least: REQUESTS_MIN,
             });
@@ -317,21 +313,17 @@ impl LearnedTree {
         let latencies = latencies_by_leaf(&tree, &table, rows, |place, class| {
             counts[place][class] += 1;
         });
-        let earlier = earlier.map(|rows| {
+        let earlier = earlier.map_or_else(Vec::new, |rows| {
             let table = rows.table(&self.columns);
             latencies_by_leaf(&tree, &table, rows, |_, _| ())
         });
-        let earlier = earlier.unwrap_or_default();
         let stored = |counts: [u64; 2]| {
             [0, 1].map(|class| (counts[class] as f64 * weights[class]).round() as u64)
         };
         let explained = self.leaves.iter().filter_map(|leaf| {
+            let conditions = &leaves.get(leaf.place)?.conditions;
             let explained = ExplainedLeaf {
-                conditions: stored::in_words(
-                    &self.columns,
-                    &table,
-                    &leaves.get(leaf.place)?.conditions,
-                )?,
+                conditions: stored::in_words(&self.columns, &table, conditions)?,
                 is_mutation: leaf.class,
                 learned_from: leaf.learned_from,
                 held_out: leaf.held_out,
@@ -348,9 +340,8 @@ impl LearnedTree {
         });
         let mut explained: Vec<ExplainedLeaf> = explained.collect();
         explained.sort_by(|a, b| {
-            b.is_mutation
-                .cmp(&a.is_mutation)
-                .then_with(|| b.recall().total_cmp(&a.recall()))
+            let by_class = b.is_mutation.cmp(&a.is_mutation);
+            by_class.then_with(|| b.recall().total_cmp(&a.recall()))
         });
         Explanation {
             requests,

@@ -81,10 +81,13 @@ pub(super) fn is_named(key: &str) -> bool {
     let words = words(key);
     NAMES.contains(&key)
         || (of_family && !is_shared)
-        || LAST_WORDS.iter().any(|last| {
-            let from = words.len().checked_sub(last.len());
-            from.is_some_and(|from| words[from..].iter().eq(last.iter()))
-        })
+        || LAST_WORDS.iter().any(|last| end_with(&words, last))
+}
+
+/// Reports whether a name's words end with these.
+pub(super) fn end_with(words: &[String], last: &[&str]) -> bool {
+    let from = words.len().checked_sub(last.len());
+    from.is_some_and(|from| words[from..].iter().eq(last))
 }
 
 /// Reports whether a name is that of an identity, but not of a thread, a connection or a request.
@@ -124,14 +127,12 @@ fn is_made(text: &str) -> bool {
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
     let is_uuid = lengths == [8, 4, 4, 4, 12] && parts.iter().all(|part| is_hex(part));
     let is_long = text.len() >= 12 && is_hex(text) && has_both(text);
+    let is_lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_of_pod = match parts[..] {
         [.., _, set, pod] => {
             (8..=10).contains(&set.len())
                 && pod.len() == 5
-                && [set, pod].iter().all(|part| {
-                    part.bytes()
-                        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-                })
+                && set.bytes().chain(pod.bytes()).all(is_lower)
                 && has_both(set)
         }
         _ => false,
@@ -183,19 +184,15 @@ impl Values {
         if self.is_full {
             return;
         }
-        let known = self
-            .texts
-            .entry(text.clone())
-            .or_insert((process, [false; 2]));
+        let entry = self.texts.entry(text.clone());
+        let known = entry.or_insert((process, [false; 2]));
         for (known, period) in known.1.iter_mut().zip(periods) {
             *known |= period;
         }
         self.is_shared |= known.0 != process || process == 0;
         if !self.is_shared {
-            let own = self
-                .processes
-                .entry(process)
-                .or_insert_with(|| text.clone());
+            let entry = self.processes.entry(process);
+            let own = entry.or_insert_with(|| text.clone());
             self.is_shared |= own != text;
         }
         if self.is_shared {
@@ -208,12 +205,8 @@ impl Values {
     }
 
     fn are_identities(&self, key: &str) -> bool {
-        let of_both = |seen: &[bool; 2]| seen.iter().all(|of_period| *of_period);
-        let lasting = self
-            .texts
-            .values()
-            .filter(|(_, seen)| of_both(seen))
-            .count();
+        let texts = self.texts.values();
+        let lasting = texts.filter(|(_, seen)| *seen == [true; 2]).count();
         let is_born_and_dies = self.texts.len() >= 2 && 2 * lasting < self.texts.len();
         if self.is_full || !is_born_and_dies {
             return false;

@@ -1,7 +1,7 @@
 //! Kinds of change, and the attributes that are their consequences. A consequence separates
 //! requests, but explains nothing.
 
-use super::identity::words;
+use super::identity::{end_with, words};
 use super::parameters::Why;
 use crate::failure::is_of_failure;
 
@@ -51,11 +51,7 @@ fn is_duration(key: &str) -> bool {
     if words.len() > 1 && words.last().is_some_and(|last| UNITS.contains(&&**last)) {
         words.pop();
     }
-    SPAN_TIMES.contains(&key)
-        || DURATIONS.iter().any(|last| {
-            let from = words.len().checked_sub(last.len());
-            from.is_some_and(|from| words[from..].iter().eq(last.iter()))
-        })
+    SPAN_TIMES.contains(&key) || DURATIONS.iter().any(|last| end_with(&words, last))
 }
 
 impl Subject {
