@@ -108,18 +108,13 @@ impl Parameters {
             let name: Arc<str> = parameter.to_string().into();
             // Adds a column for whether the value is known, if it is unknown for some requests.
             if said.iter().any(Option::is_none) {
-                let is_recorded = |text: &Option<Arc<str>>| {
-                    Some(Arc::from(match text {
-                        Some(_) => RECORDED,
-                        None => NOT_RECORDED,
-                    }))
+                let is_recorded = |text: &Option<Arc<str>>| match text {
+                    Some(_) => Some(RECORDED.into()),
+                    None => Some(NOT_RECORDED.into()),
                 };
-                let (values, _) =
-                    Values::of_texts(&said.iter().map(is_recorded).collect::<Vec<_>>());
-                columns.push(Column {
-                    name: name.clone(),
-                    values,
-                });
+                let recorded: Vec<Option<Arc<str>>> = said.iter().map(is_recorded).collect();
+                let (name, (values, _)) = (name.clone(), Values::of_texts(&recorded));
+                columns.push(Column { name, values });
                 asked.push(TableColumn::Recorded(parameter.clone()));
             }
             let values = match numbers {
@@ -173,10 +168,9 @@ fn texts(
     kept.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     unseen.parameters += kept.len().saturating_sub(PARAMETERS_MAX);
     kept.truncate(PARAMETERS_MAX);
-    let mut cells: BTreeMap<&Parameter, Vec<Vec<&Arc<str>>>> = kept
-        .into_iter()
-        .map(|(parameter, _)| (parameter, vec![Vec::new(); requests.len()]))
-        .collect();
+    let kept = kept.into_iter().map(|(parameter, _)| parameter);
+    let cells = kept.map(|parameter| (parameter, vec![Vec::new(); requests.len()]));
+    let mut cells: BTreeMap<&Parameter, Vec<Vec<&Arc<str>>>> = cells.collect();
     for (row, request) in requests.iter().enumerate() {
         for (parameter, text) in &request.parameters {
             if let Some(cells) = cells.get_mut(parameter)
@@ -195,10 +189,9 @@ fn texts(
                     let by = |a: &&&Arc<str>, b: &&&Arc<str>| {
                         number(a).partial_cmp(&number(b)).unwrap_or(Ordering::Equal)
                     };
-                    let found = if is_less {
-                        cell.iter().min_by(by)
-                    } else {
-                        cell.iter().max_by(by)
+                    let found = match is_less {
+                        true => cell.iter().min_by(by),
+                        false => cell.iter().max_by(by),
                     };
                     found.map(|text| (*text).clone())
                 };
@@ -237,10 +230,9 @@ fn in_all_of_both(requests: &[&ExplainedRequest]) -> impl Fn(&Arc<str>) -> bool 
         }
     }
     move |operation| {
-        let is_enough =
-            |class: usize, ran: &[usize; 2]| ran[class] as f64 >= RAN_MIN * all[class] as f64;
-        ran.get(operation)
-            .is_none_or(|ran| is_enough(0, ran) && is_enough(1, ran))
+        let is_enough = |ran: usize, all: usize| ran as f64 >= RAN_MIN * all as f64;
+        let ran = ran.get(operation);
+        ran.is_none_or(|ran| is_enough(ran[0], all[0]) && is_enough(ran[1], all[1]))
     }
 }
 
@@ -276,12 +268,11 @@ pub(super) fn number(text: &str) -> Option<f64> {
 
 /// Parses all texts as numbers. Returns `None` if any text is not a number.
 fn numbers(said: &[Option<Arc<str>>]) -> Option<Vec<Option<f64>>> {
-    said.iter()
-        .map(|text| match text {
-            None => Some(None),
-            Some(text) => number(text).map(Some),
-        })
-        .collect()
+    let numbers = said.iter().map(|text| match text {
+        None => Some(None),
+        Some(text) => number(text).map(Some),
+    });
+    numbers.collect()
 }
 
 fn why_not(
@@ -293,11 +284,8 @@ fn why_not(
 ) -> Option<Why> {
     let recorded = parameter.recorded();
     let names = [parameter, &recorded].map(|of| [of.key.to_string(), of.to_string()]);
-    if names
-        .iter()
-        .flatten()
-        .any(|name| settings.without.contains(name))
-    {
+    let mut names = names.iter().flatten();
+    if names.any(|name| settings.without.contains(name)) {
         return Some(Why::Asked);
     }
     if is_named(&recorded.key) || settings.identities.contains(&recorded) {

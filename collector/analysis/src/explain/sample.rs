@@ -38,24 +38,20 @@ impl<'a> ExplainSample<'a> {
             held_out: Vec::new(),
         };
         for (class, size) in [false, true].into_iter().zip(sizes) {
-            let mut of_class: Vec<&ExplainedRequest> = requests
-                .iter()
-                .filter(|request| request.is_mutation == class)
-                .collect();
+            let of_class = requests.iter().filter(|of| of.is_mutation == class);
+            let mut of_class: Vec<&ExplainedRequest> = of_class.collect();
             of_class.sort_by(|a, b| {
                 let key = |of: &ExplainedRequest| drawn_at(place_of(of.id, seed), of.weight);
-                key(a)
-                    .total_cmp(&key(b))
-                    .then_with(|| (a.id, a.start_ns).cmp(&(b.id, b.start_ns)))
+                let by_key = key(a).total_cmp(&key(b));
+                by_key.then_with(|| (a.id, a.start_ns).cmp(&(b.id, b.start_ns)))
             });
             of_class.truncate(size);
             for (at, request) in of_class.into_iter().enumerate() {
                 let place = sample.requests.len();
                 sample.requests.push(request);
-                if at % HELD_OUT_EACH == HELD_OUT_EACH - 1 {
-                    sample.held_out.push(place);
-                } else {
-                    sample.learn.push(place);
+                match at % HELD_OUT_EACH == HELD_OUT_EACH - 1 {
+                    true => sample.held_out.push(place),
+                    false => sample.learn.push(place),
                 }
             }
         }

@@ -136,19 +136,17 @@ impl ExplainedLeaf {
     /// Returns the numbers of this leaf's requests outside and inside the leaf's category.
     fn stored_by_side(&self) -> [u64; 2] {
         let [precursor, mutation] = self.stored;
-        if self.is_mutation {
-            [precursor, mutation]
-        } else {
-            [mutation, precursor]
+        match self.is_mutation {
+            true => [precursor, mutation],
+            false => [mutation, precursor],
         }
     }
 
     /// Formats the leaf as a sentence.
     pub fn sentence(&self) -> String {
-        let have = if self.is_mutation {
-            "have the change"
-        } else {
-            "do not have the change"
+        let have = match self.is_mutation {
+            true => "have the change",
+            false => "do not have the change",
         };
         self.sentence_of("requests", have)
     }
@@ -163,11 +161,8 @@ impl ExplainedLeaf {
     /// Formats the leaf as a sentence. Its subject is `requests` with the conditions, and its
     /// predicate is `are`.
     pub fn sentence_of(&self, requests: &str, are: &str) -> String {
-        let conditions: Vec<String> = self
-            .conditions
-            .iter()
-            .map(ParameterCondition::to_string)
-            .collect();
+        let conditions = self.conditions.iter().map(ParameterCondition::to_string);
+        let conditions: Vec<String> = conditions.collect();
         format!(
             "{requests} with {} {are}: precision {:.3}, recall {:.3}, {} of {} requests",
             conditions.join(" and "),

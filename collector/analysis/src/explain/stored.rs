@@ -57,11 +57,8 @@ impl AskedColumn {
         let recorded = parameter.recorded();
         // A recorded name may begin with the prefix for the largest or smallest value.
         let is_it = |of: &Parameter| of == parameter || *of == recorded;
-        let mut texts: Vec<&Arc<str>> = said
-            .iter()
-            .filter(|(of, _)| is_it(of))
-            .map(|(_, text)| text)
-            .collect();
+        let own = said.iter().filter(|(of, _)| is_it(of));
+        let mut texts: Vec<&Arc<str>> = own.map(|(_, text)| text).collect();
         texts.sort_unstable();
         texts.dedup();
         let only = || texts.first().filter(|_| texts.len() == 1);
@@ -73,13 +70,10 @@ impl AskedColumn {
         };
         let value = match (&self.asked, &self.texts) {
             (TableColumn::Recorded(_), Some(known)) => {
-                let is_of_several = [LARGEST, SMALLEST]
-                    .iter()
-                    .any(|of| parameter.key.starts_with(of));
-                let is_recorded = if is_of_several {
-                    numbers().next().is_some()
-                } else {
-                    only().is_some()
+                let mut of_several = [LARGEST, SMALLEST].into_iter();
+                let is_recorded = match of_several.any(|of| parameter.key.starts_with(of)) {
+                    true => numbers().next().is_some(),
+                    false => only().is_some(),
                 };
                 let text = if is_recorded { RECORDED } else { NOT_RECORDED };
                 Some(place(known, text))
@@ -146,9 +140,8 @@ pub(super) fn in_words(
 ) -> Option<Vec<ParameterCondition>> {
     let said = conditions.iter().map(|condition| {
         let values = &table.columns().get(condition.column)?.values;
-        columns
-            .get(condition.column)?
-            .condition(&condition.test, values)
+        let column = columns.get(condition.column)?;
+        column.condition(&condition.test, values)
     });
     said.collect()
 }
@@ -210,8 +203,8 @@ impl StoredRows {
         if side.keeps(hash) {
             side.hashes.push(hash);
             side.latencies_ns.push(request.latency_ns);
-            side.cells
-                .extend(columns.iter().map(|column| column.cell(said)));
+            let cells = columns.iter().map(|column| column.cell(said));
+            side.cells.extend(cells);
             side.bound(columns.len());
         }
     }
@@ -241,9 +234,8 @@ impl StoredRows {
 
     /// Returns the mean number of requests that a kept request represents, by side.
     pub(super) fn weights(&self) -> [f64; 2] {
-        self.sides
-            .each_ref()
-            .map(|side| side.seen / side.hashes.len().max(1) as f64)
+        let sides = self.sides.each_ref();
+        sides.map(|side| side.seen / side.hashes.len().max(1) as f64)
     }
 
     /// Iterates over the latencies of the kept requests in nanoseconds, in the order of the
@@ -256,19 +248,15 @@ impl StoredRows {
     /// Returns the values of the kept requests as a table of these columns.
     pub(super) fn table(&self, columns: &[AskedColumn]) -> Table {
         let width = columns.len();
-        let all = || {
-            self.sides
-                .iter()
-                .flat_map(|side| side.cells.chunks_exact(width))
-        };
+        let sides = || self.sides.iter();
+        let all = || sides().flat_map(|side| side.cells.chunks_exact(width));
+        let place = |cell: f64| (!cell.is_nan()).then_some(cell as u32);
         let values = columns.iter().enumerate().map(|(at, column)| Column {
             name: column.name.clone(),
             values: match &column.texts {
                 None => Values::Numbers(all().map(|cells| Some(cells[at])).collect()),
                 Some(texts) => Values::Texts {
-                    places: all()
-                        .map(|cells| (!cells[at].is_nan()).then_some(cells[at] as u32))
-                        .collect(),
+                    places: all().map(|cells| place(cells[at])).collect(),
                     texts: texts.clone(),
                 },
             },

@@ -85,12 +85,8 @@ impl Template {
             };
             if let Some(operation) = operation.filter(|_| &*attribute.key != ERROR) {
                 let process = processes.get(&owner).copied().unwrap_or_default();
-                said.push(text(
-                    operation,
-                    &attribute.key,
-                    attribute.value.clone(),
-                    process,
-                ));
+                let value = attribute.value.clone();
+                said.push(text(operation, &attribute.key, value, process));
             }
         }
         said.sort_unstable();
@@ -101,9 +97,8 @@ impl Template {
     /// Returns the name of a span's operation if the operation is common, or `None` otherwise.
     fn common(&self, span: &SpanRecord) -> Option<Arc<str>> {
         let key = (span.service.clone(), Arc::from(normalise(&span.name)));
-        self.operations
-            .contains(&key)
-            .then(|| format!("{}:{}", key.0, key.1).into())
+        let is_common = self.operations.contains(&key);
+        is_common.then(|| format!("{}:{}", key.0, key.1).into())
     }
 
     /// Returns the instant at which the request diverges from the others, in nanoseconds since the
@@ -117,35 +112,28 @@ impl Template {
                 span.service == *service && *normalise(&span.name) == **name
             })
         };
-        let first = records
-            .spans
-            .iter()
-            .filter(is_it)
-            .min_by_key(|span| (span.start_ns, span.span_id));
-        let Some(first) = first else {
+        let runs = records.spans.iter().filter(is_it);
+        let Some(first) = runs.min_by_key(|span| (span.start_ns, span.span_id)) else {
             return i64::MAX;
         };
         let own = records
             .spans
             .iter()
-            .filter(|span| span.parent_id == first.span_id && self.common(span).is_none());
-        let other = own.map(|span| span.start_ns).min();
+            .filter(|span| span.parent_id == first.span_id);
+        let others = own.filter(|span| self.is_structural && self.common(span).is_none());
+        let other_ns = others.map(|span| span.start_ns).min();
         // The operation's own attributes count even if the request diverges at its start.
         let least_ns = first.start_ns.saturating_add(1);
-        other
-            .filter(|_| self.is_structural)
-            .unwrap_or(first.end_ns)
-            .max(least_ns)
+        other_ns.unwrap_or(first.end_ns).max(least_ns)
     }
 }
 
 fn text(operation: &Arc<str>, key: &str, text: Arc<str>, process: u128) -> SaidText {
-    let parameter = Parameter {
-        operation: operation.clone(),
-        key: key.into(),
-    };
     SaidText {
-        parameter,
+        parameter: Parameter {
+            operation: operation.clone(),
+            key: key.into(),
+        },
         text,
         process,
     }
@@ -155,11 +143,8 @@ fn text(operation: &Arc<str>, key: &str, text: Arc<str>, process: u128) -> SaidT
 /// attributes that identify the process.
 fn processes(records: &TraceRecords) -> foldhash::HashMap<RecordOwner, u128> {
     let mut processes: foldhash::HashMap<RecordOwner, u128> = foldhash::HashMap::default();
-    for attribute in records
-        .attributes
-        .iter()
-        .filter(|of| is_of_process(&of.key))
-    {
+    let attributes = records.attributes.iter();
+    for attribute in attributes.filter(|of| is_of_process(&of.key)) {
         let mut hasher = DefaultHasher::new();
         (&attribute.key, &attribute.value).hash(&mut hasher);
         // The sum does not depend on the order.
