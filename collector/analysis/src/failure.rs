@@ -16,6 +16,7 @@ use crate::name_rule::normalise;
 use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use crate::segment::SpanTree;
 use foldhash::HashSet;
+use std::iter;
 
 const ERROR_TYPE: &str = "error.type";
 const EXCEPTION_TYPE: &str = "exception.type";
@@ -96,13 +97,8 @@ impl FailureFinder {
         let spans = &records.spans;
         self.tree.build(spans, &mut Vec::new());
         self.list_spans();
-        let Self {
-            tree,
-            failed,
-            order,
-            is_below,
-            is_connected,
-        } = self;
+        let (tree, failed, order) = (&self.tree, &self.failed, &self.order);
+        let (is_below, is_connected) = (&mut self.is_below, &mut self.is_connected);
         let has_failed = |number: usize| failed.contains(&tree.span(spans, number).span_id);
         let passes = |number: usize| {
             let flags = tree.span(spans, number).flags;
@@ -126,7 +122,7 @@ impl FailureFinder {
                 false => passes(root),
             };
         }
-        for &number in order.iter() {
+        for &number in order {
             if let Some(parent) = tree.parent(number) {
                 is_connected[number] = is_connected[parent] && passes(number);
             }
@@ -143,23 +139,14 @@ impl FailureFinder {
             let span = tree.span(spans, *number);
             (span.end_ns, span.start_ns, *number)
         })?;
-        let mut trail = vec![origin];
-        let mut at = origin;
-        let mut failed_until = 1;
-        while let Some(parent) = tree.parent(at).filter(|parent| passes(*parent)) {
-            trail.push(parent);
-            at = parent;
-            if has_failed(at) {
-                failed_until = trail.len();
-            }
-        }
-        trail.truncate(failed_until);
+        let passing = |at: &usize| tree.parent(*at).filter(|parent| passes(*parent));
+        let mut trail: Vec<usize> = iter::successors(Some(origin), passing).collect();
+        let last = trail.iter().rposition(|number| has_failed(*number))?;
+        trail.truncate(last + 1);
+        let trail = trail.into_iter();
         Some(FailureTrail {
             has_reached_root,
-            spans: trail
-                .into_iter()
-                .map(|number| tree.span(spans, number))
-                .collect(),
+            spans: trail.map(|number| tree.span(spans, number)).collect(),
         })
     }
 
@@ -231,9 +218,8 @@ impl<'a> FailureAttributes<'a> {
 
     fn first(&self, keys: &[&str]) -> Option<&'a str> {
         let of = |wanted: &&str| {
-            let mut said = self.0.iter();
-            said.find(|(_, _, key)| key == wanted)
-                .map(|(_, value, _)| *value)
+            let said = self.0.iter().find(|(_, _, key)| key == wanted)?;
+            Some(said.1)
         };
         keys.iter().find_map(of)
     }
@@ -274,30 +260,25 @@ impl<'a> FailureAttributes<'a> {
 /// OpenTelemetry's SDK for Python sets: `ValueError: no such item`.
 fn without_kind<'a>(message: &'a str, kind: &str) -> &'a str {
     let name = kind.rsplit(['.', ':']).next().unwrap_or(kind);
-    let rest = [kind, name].iter().find_map(|kind| {
-        let rest = message.strip_prefix(kind)?;
-        rest.strip_prefix(": ")
-    });
+    let mut kinds = [kind, name].into_iter();
+    let rest = kinds.find_map(|kind| message.strip_prefix(kind)?.strip_prefix(": "));
     rest.unwrap_or(message)
 }
 
 /// Returns the first line of a text, shortened to [`TEXT_CHARS_MAX`], with ids replaced.
 fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    let line = match line.char_indices().nth(TEXT_CHARS_MAX) {
-        Some((end, _)) => &line[..end],
-        None => line,
-    };
+    let end = line.char_indices().nth(TEXT_CHARS_MAX);
+    let line = end.map_or(line, |(end, _)| &line[..end]);
     normalise(line).into_owned()
 }
 
 /// Returns a code: its digits if it is a short number, otherwise its first line.
 fn code_text(code: &str) -> String {
     let is_short = code.len() <= CODE_DIGITS_MAX;
-    if is_short && code.bytes().all(|byte| byte.is_ascii_digit()) {
-        code.to_owned()
-    } else {
-        first_line(code)
+    match is_short && code.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => code.to_owned(),
+        false => first_line(code),
     }
 }
 
