@@ -93,11 +93,9 @@ impl TracePath {
     /// `segments`.
     pub fn critical(&self) -> impl Iterator<Item = usize> {
         // Segments are sorted by time, and a predecessor comes before its successor.
-        self.segments
-            .iter()
-            .enumerate()
-            .filter(|(_, timing)| timing.critical)
-            .map(|(index, _)| index)
+        let numbered = self.segments.iter().enumerate();
+        let critical = numbered.filter(|(_, timing)| timing.critical);
+        critical.map(|(index, _)| index)
     }
 }
 
@@ -169,9 +167,8 @@ fn analyse_whole(trace: &SegmentedTrace, relations: &Relations, slack: SlackUse)
     for (timing, tail_ns) in segments.iter_mut().zip(tails) {
         // The paper's CPstart plus the weight, by the first fact of the module's documentation.
         let head_ns = interval_ns(trace.start_ns, timing.end_ns);
-        timing.slack_ns = critical_path_ns
-            .saturating_sub(head_ns)
-            .saturating_sub(tail_ns);
+        let slack_ns = critical_path_ns.saturating_sub(head_ns);
+        timing.slack_ns = slack_ns.saturating_sub(tail_ns);
     }
     TracePath {
         latency_ns,
@@ -204,8 +201,7 @@ fn timings(trace: &SegmentedTrace, predecessors: &Predecessors<'_>) -> Vec<Segme
 
 /// Returns the index of the largest value; of several, the first.
 fn first_max(values: impl Iterator<Item = i64>) -> Option<usize> {
-    let largest = values
-        .enumerate()
-        .reduce(|best, next| if next.1 > best.1 { next } else { best });
+    let numbered = values.enumerate();
+    let largest = numbered.reduce(|best, next| if next.1 > best.1 { next } else { best });
     largest.map(|(index, _)| index)
 }

@@ -133,9 +133,8 @@ fn leg<R: LinkedRequests>(
     entry: &Entry,
 ) -> (Leg<R::Producer>, Option<Cause<R::Producer>>) {
     let timings = &entry.path.segments;
-    let last_end_ns = entry
-        .last
-        .map_or(entry.start_ns, |last| timings[last].end_ns);
+    let last = entry.last.map(|last| timings[last]);
+    let last_end_ns = last.map_or(entry.start_ns, |last| last.end_ns);
     let mut leg = Leg {
         producer,
         start_ns: entry.start_ns,

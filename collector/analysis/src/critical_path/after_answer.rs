@@ -35,9 +35,8 @@ pub struct LateStep {
 /// Like [`analyse_for`](super::analyse_for), for a request that continued after its answer.
 pub(super) fn analyse(trace: &SegmentedTrace, relations: &Relations, slack: SlackUse) -> TracePath {
     let is_late = |index: usize| trace.segments[index].end_ns > trace.answer_ns;
-    let places: Vec<usize> = (0..trace.segments.len())
-        .filter(|index| !is_late(*index))
-        .collect();
+    let all = 0..trace.segments.len();
+    let places: Vec<usize> = all.filter(|index| !is_late(*index)).collect();
     let request = SegmentedTrace {
         segments: places.iter().map(|index| trace.segments[*index]).collect(),
         end_ns: trace.answer_ns,
@@ -60,18 +59,14 @@ pub(super) fn analyse(trace: &SegmentedTrace, relations: &Relations, slack: Slac
             ..*timing
         };
     }
-    for (_, timing) in segments
-        .iter_mut()
-        .enumerate()
-        .filter(|(index, _)| is_late(*index))
-    {
+    let numbered = segments.iter_mut().enumerate();
+    for (_, timing) in numbered.filter(|(index, _)| is_late(*index)) {
         timing.critical = false;
         timing.after_answer = true;
     }
-    let last = first_max(trace.segments.iter().map(|segment| segment.end_ns))
-        .filter(|last| is_late(*last));
-    let mut steps = Vec::new();
-    let mut at = last;
+    let last = first_max(trace.segments.iter().map(|segment| segment.end_ns));
+    let last = last.filter(|last| is_late(*last));
+    let (mut steps, mut at) = (Vec::new(), last);
     while let Some(index) = at {
         let timing = &segments[index];
         let ready_ns = timing.start_ns.saturating_sub_unsigned(timing.wait_ns);

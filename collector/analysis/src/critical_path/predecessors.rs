@@ -94,16 +94,10 @@ impl<'a> Predecessors<'a> {
             of_element: FxHashMap::default(),
         };
         if !relations.all_pipelines().is_empty() {
-            let with_element = segments
-                .iter()
-                .enumerate()
-                .filter(|(_, s)| s.element != ElementId::NONE);
-            for (index, segment) in with_element {
-                predecessors
-                    .of_element
-                    .entry(segment.element)
-                    .or_default()
-                    .push(index as u32);
+            let numbered = (0..).zip(segments);
+            for (index, segment) in numbered.filter(|(_, s)| s.element != ElementId::NONE) {
+                let of_element = predecessors.of_element.entry(segment.element);
+                of_element.or_default().push(index);
             }
         }
         let place_of = predecessors.place_labels();
@@ -119,22 +113,17 @@ impl<'a> Predecessors<'a> {
             Some(segments[*i as usize].id.index()).filter(|id| *id < self.relations.labels())
         };
         let mut count_of = vec![0u32; self.relations.labels()];
-        self.by_end
-            .iter()
-            .filter_map(label)
-            .for_each(|label| count_of[label] += 1);
+        for label in self.by_end.iter().filter_map(label) {
+            count_of[label] += 1;
+        }
         let occurs_once = |label: &usize| count_of[*label] == 1;
         let mut word_of = vec![NONE; self.relations.labels().div_ceil(64)];
         for label in self.by_end.iter().filter_map(label).filter(occurs_once) {
             word_of[label / 64] = 0;
         }
-        for (word, place) in word_of
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, place)| **place != NONE)
-        {
+        for (word, place) in (0..).zip(&mut word_of).filter(|(_, place)| **place != NONE) {
             *place = self.words.len() as u32;
-            self.words.push(word as u32);
+            self.words.push(word);
         }
         self.segment_of = vec![NONE; self.words.len() * 64];
         let mut place_of = vec![NONE; segments.len()];
@@ -221,24 +210,22 @@ impl<'a> Predecessors<'a> {
         let related = self.relations.ordered_before(segment.id);
         if !related.is_empty() {
             let many = self.repeated.count(related) as usize > LOOK_BACK;
-            let stand_in = if many {
-                self.stand_in(index, &mut visit)
-            } else {
-                None
+            let stand_in = match many {
+                true => self.stand_in(index, &mut visit),
+                false => None,
             };
             let but = stand_in.map(|stand_in| self.relations.ordered_before(segments[stand_in].id));
             self.repeated
                 .for_each(related, but, |label| visit(PredecessorSet::Repeated(label)));
         }
         if let Some(of_element) = self.of_element.get(&segment.element) {
-            let before = of_element
-                .iter()
-                .map(|i| *i as usize)
-                .take_while(|i| *i < index);
-            let before = before.filter(|i| segments[*i].end_ns <= segment.start_ns);
-            before
-                .filter(|i| self.relations.pipelined(&segments[*i], segment))
-                .for_each(|i| visit(PredecessorSet::One(i)));
+            let earlier = of_element.iter().map(|i| *i as usize);
+            let earlier = earlier.take_while(|i| *i < index);
+            for i in earlier.filter(|i| segments[*i].end_ns <= segment.start_ns) {
+                if self.relations.pipelined(&segments[i], segment) {
+                    visit(PredecessorSet::One(i));
+                }
+            }
         }
     }
 
@@ -249,11 +236,9 @@ impl<'a> Predecessors<'a> {
     fn stand_in(&self, index: usize, visit: &mut impl FnMut(PredecessorSet)) -> Option<usize> {
         let segments = &self.trace.segments;
         let mut stand_in: Option<usize> = None;
-        let ended = self.by_end[..self.ended[index] as usize]
-            .iter()
-            .rev()
-            .map(|i| *i as usize);
-        for earlier in ended.take(LOOK_BACK) {
+        let ended = &self.by_end[..self.ended[index] as usize];
+        for earlier in ended.iter().rev().take(LOOK_BACK) {
+            let earlier = *earlier as usize;
             let found = &segments[earlier];
             if stand_in.is_some_and(|latest| found.end_ns <= segments[latest].start_ns) {
                 return stand_in;

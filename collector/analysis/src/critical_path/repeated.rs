@@ -40,19 +40,14 @@ impl RepeatedLabels {
         repeated.place_of = vec![(NONE, 0); trace.segments.len()];
         for same in pairs.chunk_by(|a, b| a.0 == b.0) {
             let (label, number) = (same[0].0, repeated.instances.len());
-            if repeated
-                .words
-                .last()
-                .is_none_or(|word| word.word != label / 64)
-            {
-                repeated.words.push(Word {
+            let bit = 1 << (label % 64);
+            match repeated.words.last_mut() {
+                Some(last) if last.word == label / 64 => last.repeated |= bit,
+                _ => repeated.words.push(Word {
                     word: label / 64,
-                    repeated: 0,
+                    repeated: bit,
                     first: number,
-                });
-            }
-            if let Some(word) = repeated.words.last_mut() {
-                word.repeated |= 1 << (label % 64);
+                }),
             }
             let mut instances: Vec<u32> = same.iter().map(|(_, instance)| *instance).collect();
             instances.sort_by_key(|i| (trace.segments[*i as usize].end_ns, *i));
@@ -66,10 +61,8 @@ impl RepeatedLabels {
 
     /// Returns the number of repeated labels among these labels.
     pub(super) fn count(&self, labels: &[u64]) -> u32 {
-        self.words
-            .iter()
-            .map(|word| (labels[word.word] & word.repeated).count_ones())
-            .sum()
+        let among = |word: &Word| (labels[word.word] & word.repeated).count_ones();
+        self.words.iter().map(among).sum()
     }
 
     /// Calls `visit` with each repeated label that is among `labels` and not among `but`.
@@ -91,11 +84,8 @@ impl RepeatedLabels {
     }
 
     fn place(&self, index: usize) -> Option<(usize, usize)> {
-        let (number, at) = *self
-            .place_of
-            .get(index)
-            .filter(|(number, _)| *number != NONE)?;
-        Some((number as usize, at as usize))
+        let &(number, at) = self.place_of.get(index)?;
+        (number != NONE).then_some((number as usize, at as usize))
     }
 }
 
@@ -131,10 +121,9 @@ impl<'a, T: Copy> EndedInstances<'a, T> {
         mut add: impl FnMut(T, usize) -> T,
     ) -> T {
         let (ended, sum) = &mut self.so_far[label];
-        while let Some(instance) = self.repeated.instances[label]
-            .get(*ended)
-            .filter(|i| is_before(segments, **i, index))
-        {
+        let instances = &self.repeated.instances[label];
+        let is_ended = |i: &&u32| is_before(segments, **i, index);
+        while let Some(instance) = instances.get(*ended).filter(is_ended) {
             *sum = add(*sum, *instance as usize);
             *ended += 1;
         }
@@ -171,10 +160,8 @@ impl<'a> LargestOf<'a> {
         let ended = instances.partition_point(|instance| is_before(segments, *instance, index));
         let so_far = &mut self.so_far[label];
         for instance in instances.get(so_far.len()..ended).into_iter().flatten() {
-            let (end_ns, result) = (
-                segments[*instance as usize].end_ns,
-                results[*instance as usize],
-            );
+            let instance = *instance as usize;
+            let (end_ns, result) = (segments[instance].end_ns, results[instance]);
             let (latest_ns, largest) = so_far.last().copied().unwrap_or((end_ns, result));
             so_far.push((latest_ns.max(end_ns), largest.max(result)));
         }
@@ -192,13 +179,10 @@ pub(super) struct HandedValues<'a> {
 
 impl<'a> HandedValues<'a> {
     pub(super) fn new(repeated: &'a RepeatedLabels) -> HandedValues<'a> {
+        let instances = repeated.instances.iter();
         HandedValues {
             repeated,
-            so_far: repeated
-                .instances
-                .iter()
-                .map(|instances| (instances.len(), 0))
-                .collect(),
+            so_far: instances.map(|instances| (instances.len(), 0)).collect(),
         }
     }
 
@@ -213,10 +197,8 @@ impl<'a> HandedValues<'a> {
     ) {
         let (upto, largest) = &mut self.so_far[label];
         let instances = &self.repeated.instances[label];
-        while let Some(instance) = instances[..*upto]
-            .last()
-            .filter(|i| !is_before(segments, **i, index))
-        {
+        let is_late = |i: &&u32| !is_before(segments, **i, index);
+        while let Some(instance) = instances[..*upto].last().filter(is_late) {
             // This instance receives no further values. The results of segments from `index` on are
             // already complete.
             if let Some(result) = results[..index].get_mut(*instance as usize) {
