@@ -5,9 +5,8 @@
 //! Otherwise the called span's own duration counts. So clocks of different hosts are never
 //! compared.
 
-use foldhash::HashMap;
-
 use crate::record::{SpanFlags, SpanRecord};
+use foldhash::HashMap;
 
 /// Call from one service to another in a request.
 #[derive(Clone, Copy, Debug)]

@@ -16,9 +16,8 @@
 //! this test does not reject. The method needs no estimate of a density and no random draws. The
 //! interval excludes 0 if and only if the p-value is below the level of significance.
 
-use std::collections::HashMap;
-
 use crate::statistics::student_two_sided;
+use std::collections::HashMap;
 
 mod clusters;
 mod interval;

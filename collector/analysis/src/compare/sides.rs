@@ -1,8 +1,7 @@
 //! Categories of requests before and after a change.
 
-use std::collections::BTreeSet;
-
 use crate::flow::CategoryId;
+use std::collections::BTreeSet;
 
 /// Categories of one root operation's requests before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]

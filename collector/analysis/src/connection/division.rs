@@ -1,12 +1,10 @@
 //! Divides a trace into the requests of its connections.
 
-use std::collections::BTreeMap;
-
-use foldhash::HashMap;
-use rustc_hash::FxHashSet;
-
 use super::known::{Connections, is_worker, operation};
 use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
+use foldhash::HashMap;
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
 
 /// The requests into which a trace was divided.
 #[derive(Debug, Default)]

@@ -1,11 +1,9 @@
 //! Operations that are known to be connections, or requests inside connections.
 
-use std::sync::Arc;
-
-use rustc_hash::FxHashSet;
-
 use crate::name_rule::normalise;
 use crate::record::{SpanFlags, SpanRecord};
+use rustc_hash::FxHashSet;
+use std::sync::Arc;
 
 /// Value that users give in place of an operation so that children of connections do not become
 /// requests.

@@ -1,12 +1,10 @@
 //! Learns the operations of connections from long traces.
 
-use std::collections::BTreeMap;
-
-use rustc_hash::FxHashSet;
-
 use super::known::{Connections, Operation, is_worker, operation};
 use crate::name_rule::normalise;
 use crate::record::{SpanFlags, SpanRecord, TraceRecords};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
 
 /// Minimum duration of a span that the rule judges, in nanoseconds.
 pub const CONNECTION_NS_MIN: i64 = 1_000_000_000;

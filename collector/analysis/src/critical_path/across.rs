@@ -12,10 +12,9 @@
 //! So the path is exactly as long as the time from its first instant to the answer of the request
 //! in which it ends. Segments, waits, tails and queues leave no gap and do not overlap.
 
-use std::collections::BTreeSet;
-
 use super::{SegmentTiming, TracePath};
 use crate::segment::interval_ns;
+use std::collections::BTreeSet;
 
 /// Maximum number of [legs](Leg) of one path.
 pub const LEGS_MAX: usize = 64;

@@ -2,9 +2,8 @@
 //! for given requests and metrics. The units of the experiment, such as users, are assigned to two
 //! sides at random, up to 200 times.
 
-use std::collections::HashMap;
-
 use super::{ExperimentRequest, Metric, number};
+use std::collections::HashMap;
 
 /// Maximum number of random assignments.
 const DEALS: usize = 200;

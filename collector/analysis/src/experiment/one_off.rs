@@ -1,11 +1,10 @@
 //! Finds one-off events, which are not effects of the tested change (Ardelean et al., NSDI 2018,
 //! §3.2: "a one-off event … that renders the comparison invalid").
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
-
 use super::ExperimentRequest;
 use crate::statistics::median;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 /// Distance from the median, as [`Robust::away`] measures it, beyond which a slot's value is
 /// unusual.
