@@ -74,8 +74,7 @@ pub struct PathStatistics {
     pub critical_wait_ns: u128,
     /// Share of the critical path that the critical instances take, summed over traces.
     pub duration_shares: ShareSum,
-    /// Share of the critical path that the waits before critical instances take, summed over
-    /// traces.
+    /// Share of the critical path that waits before critical instances take, summed over traces.
     pub wait_shares: ShareSum,
     /// Durations of the instances.
     pub duration: Distribution,
@@ -122,15 +121,13 @@ pub struct OperationStatistics {
     pub duration_shares: ShareSum,
     /// Sum of the segments' [`wait_shares`](PathStatistics::wait_shares).
     pub wait_shares: ShareSum,
-    /// Durations of the segments' instances. A span's segments exclude the time in which it waits
-    /// for its children.
+    /// Durations of the segments' instances. A span's segments exclude waits for its children.
     pub duration: Distribution,
     /// Slack of the instances that ended by the answer.
     pub slack: Distribution,
 }
 
-/// Aggregate of the critical paths of many traces. One set of [`Labels`] must number the segments
-/// of all traces.
+/// Aggregate of the critical paths of many traces. One set of [`Labels`] must number all segments.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PathAggregate {
@@ -149,8 +146,7 @@ pub struct PathAggregate {
 }
 
 impl PartialEq for PathAggregate {
-    /// Compares the statistics of the traces that took time. Ignores `without_length` and
-    /// `counted`.
+    /// Compares the statistics of traces that took time, without `without_length` and `counted`.
     fn eq(&self, other: &PathAggregate) -> bool {
         let whole = |of: &PathAggregate| (of.traces, of.tail_wait_ns, of.tail_shares);
         whole(self) == whole(other)
@@ -226,8 +222,7 @@ impl PathAggregate {
         self.tail_shares += other.tail_shares;
         let size = self.segments.len().max(other.segments.len());
         self.segments.resize_with(size, || None);
-        // Trace numbers in `counted` are this aggregate's own, so no later trace collides with one
-        // of `other`.
+        // Numbers in `counted` are this aggregate's own, so no later trace collides with `other`.
         self.counted.resize(size, (0, 0));
         for (id, statistics) in other.segments() {
             self.segments[id.index()]
@@ -236,8 +231,7 @@ impl PathAggregate {
         }
     }
 
-    /// Returns the number of traces that took any time up to the answer. Mean shares refer to these
-    /// traces.
+    /// Returns the number of traces that took time up to the answer, to which mean shares refer.
     pub fn traces(&self) -> WeightedCount {
         self.traces
     }
@@ -258,14 +252,12 @@ impl PathAggregate {
         &self.after_answer
     }
 
-    /// Returns the total of [`TracePath::tail_wait_ns`], and the sum of its shares of the critical
-    /// path.
+    /// Returns the total of [`TracePath::tail_wait_ns`], and the sum of its shares of paths.
     pub fn tail_wait(&self) -> (u128, ShareSum) {
         (self.tail_wait_ns, self.tail_shares)
     }
 
-    /// Returns a sum of times on critical paths, in ns, as a share of the time of all requests, 0
-    /// to 1.
+    /// Returns a sum of times on critical paths, in ns, as a share (0 to 1) of all requests' time.
     pub fn share_of_time(&self, sum_ns: u128) -> f64 {
         sum_ns as f64 / self.latency.sum_ns().max(1) as f64
     }
@@ -283,8 +275,7 @@ impl PathAggregate {
         self.segments.get(id.index())?.as_deref()
     }
 
-    /// Groups the statistics by operation, in order of name. Omits segments that `labels` does not
-    /// contain.
+    /// Groups the statistics by operation, in order of name. Omits segments that `labels` lacks.
     pub fn by_operation(&self, labels: &Labels) -> Vec<OperationStatistics> {
         let mut operations = BTreeMap::<String, OperationStatistics>::new();
         for (id, statistics) in self.segments() {

@@ -82,8 +82,7 @@ impl Breakdown {
         }
     }
 
-    /// Adds the times of `other`, which must number categories alike. The operation is commutative
-    /// and associative.
+    /// Adds the times of `other`, which must number categories alike; commutative and associative.
     pub fn merge(&mut self, other: &Breakdown) {
         self.requests += other.requests;
         self.latency.merge(&other.latency);
@@ -136,8 +135,7 @@ impl StratifiedBreakdown {
         self.stratum(stratum).observe(path, weight, category);
     }
 
-    /// Adds the times of `other`. The operation is commutative and associative while all strata fit
-    /// [`STRATA_MAX`].
+    /// Adds the times of `other`; commutative and associative while all strata fit [`STRATA_MAX`].
     pub fn merge(&mut self, other: &StratifiedBreakdown) {
         for (name, breakdown) in &other.strata {
             self.stratum(name).merge(breakdown);

@@ -51,8 +51,7 @@ pub struct BurstGoal {
     pub longest_ns: f64,
     /// Maximum share of the time to record, 0 to 1.
     pub duty_max: f64,
-    /// Bound on the share of the time that stays in force if `duty_max` is relaxed. 1 if there is
-    /// none.
+    /// Bound on the share of the time that stays if `duty_max` is relaxed; 1 if there is none.
     pub duty_max_relaxed: f64,
     /// Minimum number of whole requests to record in an hour.
     pub whole_per_hour: f64,
@@ -63,16 +62,14 @@ pub struct BurstGoal {
 pub struct PlannedBursts {
     /// Length of a burst: 2ⁿ ms.
     pub burst_ms: u64,
-    /// Time between the starts of two bursts: 2ⁿ⁺ᵐ ms. Equal to `burst_ms` if everything is
-    /// recorded.
+    /// Time between the starts of bursts: 2ⁿ⁺ᵐ ms. Equal to `burst_ms` if all is recorded.
     pub period_ms: u64,
     /// Whole requests of interest recorded in an hour, if recording begins and ends with the burst.
     pub whole_per_hour: f64,
     /// Whole requests of interest recorded in an hour, if recording follows requests that begin
     /// during a burst to their end.
     pub followed_per_hour: f64,
-    /// Fraction of requests that bursts cut, among the requests of interest that overlap a burst. 0
-    /// if none overlaps.
+    /// Fraction that bursts cut of the requests of interest that overlap one; 0 if none overlaps.
     pub cut_share: f64,
 }
 
@@ -82,8 +79,7 @@ impl PlannedBursts {
         self.burst_ms as f64 / self.period_ms as f64
     }
 
-    /// Returns the burst-config mask. Processes record while all of its bits are set in the wall
-    /// time in ms.
+    /// Returns the burst-config mask. Processes record while the wall time in ms has all its bits.
     pub fn mask(&self) -> u64 {
         self.period_ms - self.burst_ms
     }
@@ -103,8 +99,7 @@ pub struct BurstPlans {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GivingWay {
     /// Bursts that record the largest share of time, 2⁻ᵐ, that the goal allows, but fewer whole
-    /// requests than the goal requires. If the goal allows less than 2⁻³⁰, these bursts
-    /// record 2⁻³⁰.
+    /// requests than the goal requires. The share is at least 2⁻³⁰.
     pub whole_per_hour: Option<PlannedBursts>,
     /// Bursts that reach the other requirements with the relaxed maximum share of time.
     pub duty: Option<PlannedBursts>,
@@ -232,8 +227,7 @@ fn most(arrivals: &Arrivals, goal: &BurstGoal) -> Option<PlannedBursts> {
 fn shorter(arrivals: &Arrivals, goal: &BurstGoal) -> Option<(f64, PlannedBursts)> {
     let lengths = arrivals.by_length.iter().map(|(length_ns, _)| *length_ns);
     let longest = lengths.fold(0.0, f64::max);
-    // Start at the longest request or at the goal's length if that is longer, and halve up to 23
-    // times.
+    // Start at the longest request, or at the goal's length if longer, and halve up to 23 times.
     let mut wanted_ns = longest.max(goal.longest_ns);
     for _ in 0..24 {
         let other = BurstGoal {

@@ -1,5 +1,4 @@
-//! Counts requests by root operation, with their latencies, and with the number of requests for
-//! which a caller waits.
+//! Counts requests by root operation, with their latencies, and requests for which a caller waits.
 //!
 //! One distribution of the latencies of different operations describes none of them: a job that
 //! runs for seconds once a minute could become every user's p99. [`ByRoot`] therefore keeps one
@@ -83,8 +82,7 @@ impl ByRoot {
         }
     }
 
-    /// Adds the latency and the time after the answer of a request that analyses use. Ignores times
-    /// of 0.
+    /// Adds the latency and the time after the answer of a request that analyses use, unless 0.
     pub fn observe(&mut self, root: &str, latency_ns: u64, after_answer_ns: u64, weight: Weight) {
         let statistics = self.of(root);
         if latency_ns > 0 {
@@ -127,8 +125,7 @@ impl ByRoot {
         ranked
     }
 
-    /// Returns the fraction (0 to 1) of all requests' total latency that this root operation's
-    /// requests take.
+    /// Returns the fraction (0 to 1) of all latency that this root operation's requests take.
     pub fn share(&self, root: &str) -> f64 {
         let all_ns: u128 = self.roots.values().map(|of| of.latency.sum_ns()).sum();
         let own_ns = self.roots.get(root).map_or(0, |of| of.latency.sum_ns());

@@ -2,8 +2,7 @@
 //!
 //! A call is a span whose parent belongs to another service. If the parent is a client span, the
 //! parent's duration is the call's, and all its children in one other service are one call.
-//! Otherwise the called span's own duration counts. So clocks of different hosts are never
-//! compared.
+//! Otherwise the called span's duration counts. So clocks of hosts are never compared.
 
 use crate::record::{SpanFlags, SpanRecord};
 use foldhash::HashMap;
@@ -20,8 +19,7 @@ pub struct ServiceCall<'a> {
 }
 
 impl<'a> ServiceCall<'a> {
-    /// Returns the span that times the call: the caller's client span or, without one, the called
-    /// span.
+    /// Returns the span that times the call: the caller's client span or else the called span.
     #[must_use]
     pub fn timed(&self) -> &'a SpanRecord {
         if self.caller.flags.contains(SpanFlags::CLIENT) {

@@ -124,8 +124,7 @@ fn operation_of(task: &str) -> String {
 /// Maximum number of values of an attribute other than the service. Further values are ignored.
 pub const VALUES_MAX: usize = 64;
 
-/// Values of one attribute by operation, which divide segments into categories in place of
-/// [`Category`].
+/// Values of one attribute by operation, dividing segments in place of [`Category`].
 ///
 /// An operation's value of a recorded attribute is the one that at least nine in ten of its
 /// recorded values agree on, otherwise [`SEVERAL_VALUES`]. Its value of a property of spans, such

@@ -109,8 +109,7 @@ pub struct Comparison {
     /// 95 % confidence interval of `change_ns` for all requests, recorded or not. Both bounds are
     /// `change_ns` if all weights are 1.
     pub change_interval_ns: [f64; 2],
-    /// Part of the change, in ns, that is due to the users' workload: to other shares of the root
-    /// operations.
+    /// Part of the change, in ns, that is due to the users' workload: to other shares of roots.
     pub workload_ns: f64,
     /// The edges that causes and mutations refer to.
     pub edges: EdgeTable,
@@ -125,8 +124,7 @@ pub struct Comparison {
     pub mutations: Vec<Mutation>,
     /// Root operations, with their shares of the requests in both periods.
     pub roots: Vec<(String, [f64; 2])>,
-    /// Usual change of the places of all services; `None` if there is too little data for an
-    /// estimate.
+    /// Usual change of the places of all services; `None` if there is too little data.
     pub environment: Option<Environment>,
     /// Variation of requests within one category.
     pub variation: Variation,
@@ -139,8 +137,7 @@ impl Comparison {
         principal.map(|cause| cause.contribution_ns).sum()
     }
 
-    /// Compares two periods. `is_client` reports whether an operation's spans are recorded as
-    /// clients.
+    /// Compares two periods. `is_client` reports whether an operation is recorded as a client.
     pub fn of(
         before: &PeriodFlows,
         after: &PeriodFlows,
@@ -219,8 +216,7 @@ impl Comparison {
     }
 }
 
-/// Renumbers the edges of both periods, in the order of their names, so that equal edges have equal
-/// numbers.
+/// Renumbers the edges of both periods in the order of their names, so that equal ones match.
 fn numbered_alike(before: &PeriodFlows, after: &PeriodFlows) -> (PeriodFlows, PeriodFlows) {
     let both = before.edges.iter().chain(after.edges.iter());
     let mut edges: Vec<_> = both.map(|(_, edge)| edge.clone()).collect();

@@ -67,8 +67,7 @@ pub struct Leaf {
     pub conditions: Vec<Condition>,
     /// The class of the majority of the leaf's rows; `false` at a tie.
     pub class: bool,
-    /// Number of training rows in each class, `false` first. A row with an unknown answer counts as
-    /// a fraction.
+    /// Number of training rows in each class, `false` first. A row of unknown answer is divided.
     pub rows: [f64; 2],
 }
 

@@ -23,8 +23,7 @@ pub enum Diagnostic {
         /// Id of the missing parent.
         parent_id: u64,
     },
-    /// A span starts before its parent on the same host, probably because the clock was set in
-    /// between.
+    /// A span starts before its parent on the same host, probably because the clock was set.
     StartsBeforeParent {
         /// Id of the child span.
         span_id: u64,
@@ -49,8 +48,7 @@ pub enum Diagnostic {
     /// The events of a task on one host did not arrive in the order of their times. A clock was set
     /// back, or the lines of the log are not in order. The events were sorted by time.
     EventsOutOfOrder {
-        /// Number of pairs of neighbouring events, in order of time, that arrived in the other
-        /// order.
+        /// Number of pairs of neighbouring events in time that arrived in the other order.
         events: u32,
     },
     /// Tasks with a single event yield no segment. Other events of these tasks may be missing, or

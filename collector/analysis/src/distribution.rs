@@ -91,8 +91,7 @@ fn middle_ns(band: u16) -> f64 {
     (f64::from(band - 16 * shift) + 0.5) * f64::from(shift).exp2()
 }
 
-/// Returns the number of the band of a duration. From 16 ns on, there are 16 bands between powers
-/// of two.
+/// Returns the number of a duration's band. From 16 ns on, powers of two have 16 bands each.
 fn band(duration_ns: u64) -> u16 {
     let shift = duration_ns.max(16).ilog2() - 4;
     (16 * shift) as u16 + (duration_ns >> shift) as u16

@@ -36,8 +36,7 @@ pub fn edit_distance<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> usize {
     rows.len().saturating_add_signed(of_steps)
 }
 
-/// Returns the edit distance as a fraction (0 to 1) of the longer length; 0 for two empty
-/// sequences.
+/// Returns the edit distance as a fraction (0 to 1) of the longer length; 0 if both are empty.
 pub fn normalised_edit_distance<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> f64 {
     edit_distance(a, b) as f64 / a.len().max(b.len()).max(1) as f64
 }

@@ -6,8 +6,7 @@ use crate::segment::SegmentedTrace;
 
 /// Removes segments from traces by a predicate on their labels, which runs once for each label.
 ///
-/// The request's interval does not change. Time that only removed segments cover becomes time that
-/// no segment explains.
+/// The request's interval does not change. Time of removed segments alone becomes unexplained.
 #[derive(Clone, Debug)]
 pub struct Exclusion<F> {
     is_excluded: F,

@@ -94,8 +94,7 @@ pub struct Effect {
     /// upper limit that the data do not bound is infinite, and a lower one is −1. Excludes 0 if and
     /// only if `p_value` is below the level of significance.
     pub interval: (f64, f64),
-    /// Probability of a difference of this size or more if there is no effect; 1 if both sides have
-    /// the same value.
+    /// Probability of a difference of this size or more without effect; 1 if both sides are equal.
     pub p_value: f64,
     /// Effective number of clusters: the smaller of the effective numbers of units and of bursts.
     pub effective_clusters: f64,
@@ -204,8 +203,7 @@ fn number<K: std::hash::Hash + Eq>(known: &mut HashMap<K, u32>, key: K) -> u32 {
 }
 
 impl Experiment {
-    /// Creates an experiment from requests in any order. A unit that has requests on both sides
-    /// counts as two units.
+    /// Creates an experiment from requests in any order. A unit on both sides counts as two.
     pub fn new(requests: impl IntoIterator<Item = ExperimentRequest>) -> Experiment {
         let (mut units, mut bursts, mut cells) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (mut control, mut test) = (Vec::new(), Vec::new());

@@ -91,8 +91,7 @@ pub struct ExplainSettings {
     pub subject: Subject,
     /// Seed of the sample; another seed draws other requests.
     pub seed: u64,
-    /// Parameters to ignore: keys, or keys with operations in the form in which [`Parameter`]
-    /// displays them.
+    /// Parameters to ignore: keys, or keys with operations as [`Parameter`] displays them.
     pub without: BTreeSet<String>,
     /// Parameters that were [found](Incarnations) to be identities.
     pub identities: BTreeSet<Parameter>,

@@ -23,8 +23,7 @@ const EXCEPTION_TYPE: &str = "exception.type";
 const GRPC_CODE: &str = "rpc.grpc.status_code";
 /// Attribute names of an HTTP response's status: the current convention first, then the former.
 const HTTP_STATUSES: [&str; 2] = ["http.response.status_code", "http.status_code"];
-/// Names of the attributes that hold a message, in order of preference. [`ERROR`] may hold a
-/// message as well.
+/// Names of the attributes that hold a message, by preference. [`ERROR`] may hold one as well.
 const MESSAGES: [&str; 3] = [
     "otel.status_description",
     "exception.message",
@@ -166,8 +165,7 @@ impl FailureFinder {
 /// Type and message of a failure, as the failed span states them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StatedFailure {
-    /// The type of the error, `panic`, or the status, such as `HTTP 503`. `error` if the span
-    /// states none of them.
+    /// The type of the error, `panic`, a status such as `HTTP 503`, or else `error`.
     pub kind: String,
     /// The message; empty if there is none. [`StatedFailure::of`] shortens it to one line and
     /// replaces ids.

@@ -1,5 +1,4 @@
-//! Alignment of the hosts' clocks to the clock of one reference host, as far as evidence connects
-//! them.
+//! Alignment of the hosts' clocks to that of one reference host, as far as evidence connects them.
 
 use super::anchors::{Anchor, Anchors};
 use super::evidence::{ClockEvidence, HOSTS_MAX};
@@ -32,8 +31,7 @@ pub struct Alignment {
 
 impl ClockEvidence {
     /// Relates the hosts' clocks to the clock of `reference`, as far as evidence connects them.
-    /// Without a reference, chooses the host with the most round trips (on a tie, the first by
-    /// name).
+    /// Without a reference, chooses the host with the most round trips, the first by name.
     pub fn align(&self, reference: Option<&str>) -> Alignment {
         let of_host = |host: &Arc<str>| (host.clone(), self.resolution(host));
         let lines = lines(self);
@@ -101,14 +99,12 @@ impl Alignment {
         &self.unaligned
     }
 
-    /// Returns the sets of hosts that share a common time. The set of the reference host comes
-    /// first.
+    /// Returns the sets of hosts that share a time. The reference host's set comes first.
     pub fn islands(&self) -> &[Vec<Arc<str>>] {
         &self.islands
     }
 
-    /// Returns the estimates and the verdict for each ordered pair of hosts that made round trips,
-    /// by name.
+    /// Returns estimates and verdict for each ordered pair of hosts with round trips, by name.
     pub fn pairs(&self) -> &[PairReport] {
         &self.pairs
     }
@@ -189,8 +185,7 @@ impl Alignment {
     }
 
     /// Converts an instant on a host's clock to the reference host's clock, and returns it with its
-    /// error bound in nanoseconds. Returns `None` for a host that is not on the reference host's
-    /// island.
+    /// error bound in nanoseconds. Returns `None` for a host on another island.
     pub fn convert(&self, host: &str, at_ns: i64) -> Option<(i64, u64)> {
         let way = self.ways.get(host).filter(|way| way.island == 0);
         way.map(|way| way.convert(at_ns))

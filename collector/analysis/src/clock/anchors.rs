@@ -41,8 +41,7 @@ fn drifted(error_ns: u64, over_ns: u64) -> u64 {
     error_ns.saturating_add(u64::try_from(gained).unwrap_or(u64::MAX))
 }
 
-/// A continuous map from one clock to another that never decreases. It keeps the order of one
-/// host's events.
+/// A continuous map from one clock to another that never decreases, so it keeps a host's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Anchors {

@@ -199,8 +199,7 @@ impl ClockEvidence {
         self.resolutions.get(host)
     }
 
-    /// Returns the clocks of a trace's hosts with the resolutions known so far. Empty if all are
-    /// exact.
+    /// Returns the clocks of a trace's hosts with the resolutions known so far; empty if exact.
     pub fn resolved(&self, records: &TraceRecords) -> Vec<HostClock> {
         let of_host = |host: &Arc<str>| HostClock {
             resolution_ns: self.resolution(host).tick_ns.max(1),

@@ -19,8 +19,7 @@ pub struct PairReport {
     pub verdict: Verdict,
     /// Number of round trips observed, without impossible ones.
     pub round_trips: u64,
-    /// Lead of the server's clock over the client's in nanoseconds, by the round trip of lowest
-    /// RTT.
+    /// Lead of the server's clock over the client's in ns, by the round trip of lowest RTT.
     pub offset_ns: i128,
     /// Lowest RTT in nanoseconds.
     pub rtt_ns: u64,
@@ -81,8 +80,7 @@ pub(super) fn verdict(
     }
     if round_trips.is_empty() {
         let all = evidence.early.all();
-        // A child that outlives its parent contradicts nothing; one that starts before its parent
-        // does.
+        // A child that outlives its parent contradicts nothing; one that starts before it does.
         let starts_agree = nearly_all(evidence.early.upto(slop_ns) as usize, all as usize);
         let is_tie = !starts_agree || evidence.sticking_out.upto(slop_ns) > 0;
         return (all > 0 && is_tie).then(|| judge(starts_agree));

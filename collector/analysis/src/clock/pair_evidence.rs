@@ -16,8 +16,7 @@ pub(super) struct RoundTripSample {
     pub(super) client_ns: i64,
     /// Middle of the interval on the server, by its clock.
     pub(super) server_ns: i64,
-    /// Round-trip delay; negative if the answering host's interval is longer than the waiting
-    /// host's.
+    /// Round-trip delay; negative if the answering host's interval is the longer one.
     pub(super) rtt_ns: i128,
 }
 
@@ -40,8 +39,7 @@ impl RoundTripSample {
     }
 }
 
-/// Sample of a pair's round trips: the [`SAMPLE_MAX`] of lowest rank, so that their order does not
-/// matter.
+/// Sample of a pair's round trips: the [`SAMPLE_MAX`] of lowest rank, in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Sample {
@@ -107,8 +105,7 @@ fn decade(size_ns: u64) -> usize {
 pub(super) struct PairEvidence {
     /// Sample of the round trips in both directions.
     pub(super) sample: Sample,
-    /// Time by which the server took longer than the client waited, for each round trip in which it
-    /// did.
+    /// Times by which servers took longer than their clients waited, where they did.
     pub(super) impossible: Sizes,
     /// Time by which a span sticks out of its parent at either end. Covers the spans of
     /// [`NestedSpan`](super::round_trip::NestedSpan); 0 counts too.
@@ -117,11 +114,9 @@ pub(super) struct PairEvidence {
     pub(super) early: Sizes,
     /// Number of event-log tasks that cross from one host to the other.
     pub(super) tasks: u64,
-    /// Number of event-log tasks for which the order of lines is the more plausible order of
-    /// control.
+    /// Number of event-log tasks whose order of lines is the more plausible order of control.
     pub(super) for_lines: u64,
-    /// Number of event-log tasks for which the order of timestamps is the more plausible order of
-    /// control.
+    /// Number of event-log tasks whose order of timestamps is the more plausible order.
     pub(super) for_clocks: u64,
     /// Number of tasks that return to their first host by their timestamps.
     pub(super) returns_by_time: u64,

@@ -110,8 +110,7 @@ pub struct Resolution {
     /// Unit of the timestamps in nanoseconds, the coarsest one if starts, ends and events differ; 1
     /// if nothing coarser was found.
     pub unit_ns: u64,
-    /// Largest distance in nanoseconds at which the order of two timestamps is unknown; 0 if they
-    /// are exact.
+    /// Largest distance in nanoseconds at which the order of timestamps is unknown; 0 if exact.
     pub tick_ns: u64,
     /// Number of timestamps of the programs that have this or a coarser resolution.
     pub timestamps: u64,
@@ -142,8 +141,7 @@ impl Resolution {
 /// Histograms of the timestamps of each process, by incarnation.
 type ByProcess = BTreeMap<u128, Grains>;
 
-/// Resolutions of all hosts. Merging is commutative and associative, as long as the programs fit
-/// their limit.
+/// Resolutions of all hosts. Merging is commutative and associative while the programs fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Resolutions {

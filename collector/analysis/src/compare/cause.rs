@@ -195,8 +195,7 @@ const PRINCIPAL_MIN: f64 = 0.2;
 
 /// Result of the search for causes.
 pub(super) struct CauseList {
-    /// Number of causes at the head of `causes` that explain the change. The others are further
-    /// differences.
+    /// Number of causes at the head of `causes` that explain the change.
     pub(super) principal: usize,
     pub(super) too_few: Vec<TooFew>,
     pub(super) causes: Vec<Cause>,

@@ -51,8 +51,7 @@ pub struct Contrast {
     edges: Option<BTreeSet<FlowEdge>>,
 }
 
-/// Minimum fraction of a side's requests in which an operation must run to count as common to that
-/// side.
+/// Minimum fraction of a side's requests in which an operation must run to be common to it.
 const COMMON_MIN: f64 = 0.95;
 
 impl Contrast {
@@ -325,6 +324,7 @@ fn collect(shape: &Shape, into: &mut BTreeSet<Operation>) {
 mod tests {
     use super::super::tests::{USUAL, flows_of, period};
     use super::*;
+    use crate::flow::CategoryId;
 
     /// A structure that vanished is sought in the earlier period only.
     #[test]

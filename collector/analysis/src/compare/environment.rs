@@ -30,18 +30,15 @@ pub struct Environment {
 /// Minimum numbers of places and services for an estimate of the usual change.
 const PLACES_MIN: usize = 8;
 const SERVICES_MIN: usize = 3;
-/// Maximum error of a place's change, as a fraction of its earlier time, for the estimate to use
-/// the place.
+/// Maximum error of a place's change, as a fraction of its earlier time, for the estimate.
 const ERROR_MAX: f64 = 0.5;
-/// Minimum share of a place in the earlier mean latency for the estimate to use it. Smaller places
-/// are too imprecise.
+/// Minimum share of a place in the earlier mean latency. Smaller places are too imprecise.
 const PART_MIN: f64 = 1e-4;
 /// Distance from the usual change, in standard deviations, below which a change counts as usual.
 const USUAL_MAX: f64 = 2.5;
 /// Minimum spread, as two periods differ even if nothing changed.
 const SPREAD_MIN: f64 = 0.01;
-/// Absolute logarithm of the factor from which a change never counts as usual: a factor of e or
-/// 1/e.
+/// Absolute logarithm of the factor from which a change is never usual: a factor of e or 1/e.
 const LARGE: f64 = 1.0;
 /// Factor from the median absolute deviation to the standard deviation of a normal distribution.
 const MAD: f64 = 1.4826;

@@ -31,8 +31,7 @@ pub struct EdgeChange {
     pub before_ns: f64,
     /// Mean time on critical paths in the later period, in nanoseconds.
     pub after_ns: f64,
-    /// P-value of the difference between the distributions of both periods (Kolmogorov and
-    /// Smirnov).
+    /// P-value of the difference between both periods' distributions (Kolmogorov and Smirnov).
     pub p_value: f64,
     /// True if the edge belongs to a place that made this category's requests slower or faster.
     pub is_responsible: bool,

@@ -22,8 +22,7 @@ pub struct PartialChange {
 const EXCESS_MIN: f64 = 0.02;
 /// Maximum ratio of the earlier fraction beyond the boundary to the later one.
 const UNCHANGED_MAX: f64 = 0.25;
-/// Maximum fraction of the later requests beyond the boundary. With more, the change is not
-/// partial.
+/// Maximum fraction of the later requests beyond the boundary of a partial change.
 const SHARE_MAX: f64 = 0.9;
 
 impl PartialChange {

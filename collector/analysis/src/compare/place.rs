@@ -18,8 +18,7 @@ use std::sync::Arc;
 pub enum Place {
     /// An operation that works, or that waits for unrecorded work.
     Own(Operation),
-    /// The link between a calling operation and the called one: the network, and queues at either
-    /// end.
+    /// The link between a calling and a called operation: the network, and queues at its ends.
     Link {
         /// Calling operation.
         caller: Operation,
@@ -29,8 +28,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Returns the operation that is responsible for the place by default. For a link, that is the
-    /// callee.
+    /// Returns the operation that is responsible for the place by default; of a link, the callee.
     pub fn operation(&self) -> &Operation {
         match self {
             Place::Own(operation) => operation,
@@ -43,14 +41,13 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Places {
     of_edges: Vec<usize>,
-    /// All places, by number.
+    /// Places, by number.
     pub(super) all: Vec<Place>,
     clients: FxHashMap<Arc<str>, BTreeSet<Operation>>,
 }
 
 impl Places {
-    /// Determines the places of these edges. `is_client` reports whether an operation is recorded
-    /// as a client.
+    /// Determines the places of these edges. `is_client` reports whether an operation is a client.
     pub(super) fn of(edges: &EdgeTable, is_client: &dyn Fn(&Operation) -> bool) -> Places {
         let clients = clients(edges, is_client);
         let mut known: BTreeMap<Place, usize> = BTreeMap::new();

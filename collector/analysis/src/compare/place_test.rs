@@ -46,8 +46,7 @@ pub struct TooFew {
     pub place: Place,
     /// Number of requests of each period whose times at the place were compared.
     pub requests: [usize; 2],
-    /// Contribution to the change of the mean latency of one root operation's requests, in
-    /// nanoseconds.
+    /// Contribution to the change of one root operation's mean latency, in nanoseconds.
     pub contribution_ns: f64,
     /// Number of requests of each period that would suffice if they differed as the compared ones
     /// do. If those are too few for any result, the number that would suffice if all requests of

@@ -123,7 +123,6 @@ impl Production {
     }
 
     /// Returns the operation of the last call: of several in the last stage, the last by name.
-    /// `None` without calls.
     pub(super) fn last(&self) -> Option<&Operation> {
         self.calls().next_back().map(|call| &call.operation)
     }
@@ -135,8 +134,7 @@ impl Production {
     }
 }
 
-/// Rounds a sum of bucketed numbers of repeats to the bucket of its middle. Exact and unbounded
-/// sums stay.
+/// Rounds a sum of bucketed numbers of repeats to the bucket of its middle. Other sums stay.
 fn rounded(repeats: Repeats) -> Repeats {
     if repeats.from == repeats.to || repeats.to == u32::MAX {
         return repeats;

@@ -51,8 +51,7 @@ impl<'a> ReplacedStructures<'a> {
         }
     }
 
-    /// Returns the categories of the former productions that are not rare, without those in
-    /// `gained`.
+    /// Returns the categories of former productions that are not rare, without `gained`.
     pub(super) fn categories(&self, gained: &BTreeSet<CategoryId>) -> BTreeSet<CategoryId> {
         let all: f64 = self.losses.iter().map(|(_, share)| share).sum();
         let is_many = |of: &&(&ProductionChange, f64)| of.1 >= FORMER_MIN * all && of.1 > 0.0;

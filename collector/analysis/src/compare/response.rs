@@ -94,8 +94,7 @@ impl PlaceChange {
 /// it needs in each period.
 const PLAIN_FACTOR: f64 = 2.0;
 const PLAIN_REQUESTS_MIN: usize = 3;
-/// Relative change of a place's own time from which [`SMALL_PART`] of the required contribution
-/// suffices.
+/// Relative change of a place's own time from which [`SMALL_PART`] of the contribution suffices.
 const OF_ITSELF_MIN: f64 = 0.3;
 /// Factor by which [`PlaceChange::is_material`] reduces `effect_min`: for a place whose own time
 /// changed a lot, and for the minimum relative to `mean_ns`.

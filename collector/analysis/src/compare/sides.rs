@@ -10,8 +10,7 @@ pub struct Sides {
     pub root: String,
     /// Categories of requests after the change.
     pub changed: BTreeSet<CategoryId>,
-    /// Categories that these requests had before the change. Equal to `changed` if only times
-    /// changed.
+    /// Categories of these requests before the change; equal to `changed` if only times changed.
     pub former: BTreeSet<CategoryId>,
 }
 

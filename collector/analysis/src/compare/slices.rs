@@ -88,8 +88,7 @@ fn sureness(slices: &[Slice], rows: usize) -> Option<Sureness> {
         0.0
     };
     let inflation = ((1.0 + correlation) / (1.0 - correlation)).min(INFLATION_MAX);
-    // The variance never falls below that of independent values: a few slices may be alike by
-    // chance.
+    // The variance is at least that of independent values: few slices may be alike by chance.
     let independent = (squares - mean * mean).max(0.0) / rows.max(1) as f64;
     Some(Sureness {
         mean,
@@ -119,8 +118,7 @@ pub(super) fn difference(
     student_two_sided(difference / variance.sqrt(), freedom)
 }
 
-/// Returns the standard error of the difference of two periods' means, or `None` if there are too
-/// few slices.
+/// Returns the standard error of the difference of two periods' means; `None` for too few slices.
 pub(super) fn error(
     (before, rows_before): (&[Slice], usize),
     (after, rows_after): (&[Slice], usize),

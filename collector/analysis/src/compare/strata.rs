@@ -59,8 +59,7 @@ const LEVELS: [(Key, usize); 3] = [
     (|one| (0, one.key.runs), 1),
 ];
 
-/// Groups the times at one place into strata. Leaves out times that fit no stratum with times of
-/// both periods.
+/// Groups the times at one place into strata with times of both periods. Leaves out the others.
 pub(super) fn strata(times: Vec<SmallTime<'_>>) -> Vec<Vec<SmallTime<'_>>> {
     let mut strata = Vec::new();
     let mut left = times;

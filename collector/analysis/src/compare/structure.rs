@@ -191,8 +191,7 @@ pub(super) fn gains(
     gains.into_values().collect()
 }
 
-/// Minimum ratio of a precursor's loss to the mutation's gain. It is less than 1 because counts
-/// vary.
+/// Minimum ratio of a precursor's loss to the mutation's gain, below 1 because counts vary.
 const ONE_TO_N_SLACK: f64 = 0.9;
 
 /// Returns the mean latency of a category in the later period, in nanoseconds. If the category has

@@ -172,8 +172,7 @@ impl<'a> LargestOf<'a> {
 /// Hands values to all ended instances of a label. Segments must come in reverse order.
 pub(super) struct HandedValues<'a> {
     repeated: &'a RepeatedLabels,
-    /// For each label, the number of instances that still receive values, and the largest value
-    /// handed out so far.
+    /// For each label, the number of instances that still receive values, and the largest so far.
     so_far: Vec<(usize, u64)>,
 }
 
@@ -186,8 +185,7 @@ impl<'a> HandedValues<'a> {
         }
     }
 
-    /// Hands `value` to all instances of a label that ended by the start of the segment of this
-    /// index.
+    /// Hands `value` to all instances of a label that ended by the start of this segment.
     pub(super) fn hand(
         &mut self,
         segments: &[Segment],

@@ -79,8 +79,7 @@ pub(super) struct Candidate {
     pub(super) ratio: f64,
 }
 
-/// Minimum gain in bits, and minimum difference of gains or gain ratios. Smaller ones are rounding
-/// errors.
+/// Minimum gain in bits, and difference of gains or ratios. Smaller ones are rounding errors.
 const GAIN_MIN: f64 = 1e-9;
 
 /// Returns, of the columns' best questions, the one with the best gain ratio among those with at

@@ -11,8 +11,7 @@ pub const VALUES_MAX: usize = 64;
 pub enum Values {
     /// Numbers; `None` if unknown. [`Table::new`] treats numbers that are not finite as unknown.
     Numbers(Vec<Option<f64>>),
-    /// Texts, given by their indices in `texts`. The index one past the end stands for any other
-    /// text.
+    /// Texts, given by their indices in `texts`. One past the end stands for any other text.
     Texts {
         /// Index of each row's text; `None` if the text is unknown.
         places: Vec<Option<u32>>,

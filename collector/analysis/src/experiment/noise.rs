@@ -81,8 +81,7 @@ pub fn noise(
 }
 
 impl Equal {
-    /// Returns the logarithm of the ratio of the sides' values, or `None` if a side has no
-    /// requests.
+    /// Returns the logarithm of the ratio of the sides' values; `None` if a side is empty.
     fn apart(&self, metric: Metric, sides: &[usize]) -> Option<f64> {
         let mut counts = [0_usize; 2];
         for (_, unit) in &self.requests {

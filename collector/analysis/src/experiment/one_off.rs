@@ -6,8 +6,7 @@ use crate::statistics::median;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Distance from the median, as [`Robust::away`] measures it, beyond which a slot's value is
-/// unusual.
+/// Distance from the median, as [`Robust::away`] measures it, that is unusual.
 const APART: f64 = 5.0;
 /// Number of time slots of an experiment.
 const SLOTS: usize = 48;
@@ -20,8 +19,7 @@ const REQUESTS_MIN: usize = 8;
 /// Kind of one-off event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OneOff {
-    /// Both sides were much slower, or much faster, than usual. The load is the likely cause, not
-    /// the change.
+    /// Both sides were much slower, or much faster, than usual. The load is the likely cause.
     Both,
     /// One side had a far larger or smaller share of the requests than usual.
     ShareOfTest,

@@ -96,8 +96,7 @@ pub(super) fn is_of_process(key: &str) -> bool {
     is_named(key) && !words(key).iter().any(|word| OTHERS.contains(&&**word))
 }
 
-/// Returns the words of a name in lower case: `worker.processId` yields `worker`, `process` and
-/// `id`.
+/// Returns a name's words in lower case: `worker.processId` yields `worker`, `process` and `id`.
 pub(super) fn words(key: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -166,8 +165,7 @@ struct Values {
     texts: FxHashMap<Arc<str>, (u128, [bool; 2])>,
     /// Value of each process; unused if `is_shared` or `is_full`.
     processes: foldhash::HashMap<u128, Arc<str>>,
-    /// True if a process recorded two values, two processes recorded the same value, or a process
-    /// is unknown.
+    /// True if a process recorded two values, two recorded the same, or one is unknown.
     is_shared: bool,
     /// True if there were more than [`VALUES_MAX`] values.
     is_full: bool,

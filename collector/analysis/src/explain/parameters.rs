@@ -310,8 +310,7 @@ fn why_not(
             .filter_map(|(request, number)| Some((request.start_ns, (*number)?)))
             .collect()
     };
-    // If the test does not apply to one category, such as for lack of values, the other one
-    // decides.
+    // If the test does not apply to one category, as for lack of values, the other decides.
     let follows = [false, true].map(|class| follows_time(&pairs(Some(class))));
     let has_order = follows.contains(&Some(true)) && !follows.contains(&Some(false));
     if has_order || are_times(&pairs(None)) {
@@ -338,8 +337,7 @@ fn follows_time(pairs: &[(i64, f64)]) -> Option<bool> {
     let mut different = numbers.clone();
     different.sort_by(f64::total_cmp);
     different.dedup();
-    // A setting that changed once, or a rare value that happens to be the last, would follow the
-    // times as well.
+    // A setting that changed once, or a rare last value, would follow the times as well.
     if different.len() < STEPS_MIN {
         return None;
     }

@@ -89,8 +89,7 @@ pub struct ExplainedLeaf {
     pub conditions: Vec<ParameterCondition>,
     /// True if the tree assigns these requests to those with the change.
     pub is_mutation: bool,
-    /// Number of requests in this leaf when the tree was grown. A request with an unknown value
-    /// counts as a fraction.
+    /// Number of requests in this leaf when the tree was grown. Those of unknown value are divided.
     pub learned_from: [f64; 2],
     /// Number of held-out requests in this leaf, before thresholds were moved.
     pub held_out: [usize; 2],
@@ -114,8 +113,7 @@ fn cut(share: f64) -> f64 {
 }
 
 impl ExplainedLeaf {
-    /// Returns the fractions of the requests in this leaf, and of all other requests, that have the
-    /// change.
+    /// Returns the fractions of this leaf's requests, and of all others, that have the change.
     pub fn changed_shares(&self) -> [f64; 2] {
         let others = [0, 1].map(|class| self.stored_all[class].saturating_sub(self.stored[class]));
         [self.stored, others].map(|[without, with]| with as f64 / (with + without).max(1) as f64)
@@ -158,8 +156,7 @@ impl ExplainedLeaf {
         self.sentence_of("of the later requests, those", did)
     }
 
-    /// Formats the leaf as a sentence. Its subject is `requests` with the conditions, and its
-    /// predicate is `are`.
+    /// Formats the leaf as a sentence: `requests` with the conditions, and the predicate `are`.
     pub fn sentence_of(&self, requests: &str, are: &str) -> String {
         let conditions = self.conditions.iter().map(ParameterCondition::to_string);
         let conditions: Vec<String> = conditions.collect();

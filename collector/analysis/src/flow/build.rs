@@ -169,8 +169,7 @@ impl FlowBuilder {
         shape
     }
 
-    /// Adds a span to the open items of its parent. If the span is hidden, adds its children
-    /// instead.
+    /// Adds a span to the open items of its parent, or its children if the span is hidden.
     fn put(
         &mut self,
         tree: &SpanTree,
@@ -296,8 +295,7 @@ impl FlowBuilder {
         self.made(named(EVENT_LOG), vec![tasks])
     }
 
-    /// Returns the cached shape of an operation that did not fail, with these calls or events by
-    /// stage.
+    /// Returns the cached shape of an operation that did not fail, with these parts by stage.
     fn made(&mut self, operation: Operation, stages: Vec<Vec<Arc<Shape>>>) -> Arc<Shape> {
         let of = ShapeOf {
             operation,

@@ -4,8 +4,7 @@
 //! probability that any two collide is about 10⁻²⁷. Digests are the same on every machine and in
 //! every run, so a category keeps its identifier.
 
-/// A digest under construction: two lanes of folded multiplication (as in wyhash) over words of 64
-/// bits.
+/// A digest under construction: two lanes of folded multiplication (as in wyhash) of 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digest {
     lanes: (u64, u64),

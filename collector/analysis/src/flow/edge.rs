@@ -92,8 +92,7 @@ impl std::fmt::Display for FlowEdge {
 
 fn operation(component: &str) -> Operation {
     let text = task_path::unescape(component);
-    // Names of services rarely contain a colon. A task of an event log need not belong to a
-    // service.
+    // Names of services rarely contain a colon. A task of an event log need not have one.
     let (service, name) = text.split_once(':').unwrap_or((&text, ""));
     Operation {
         service: service.into(),
@@ -115,8 +114,7 @@ pub struct EdgeTable {
 }
 
 impl EdgeTable {
-    /// Returns the edge of a segment and adds it if it is new. Returns `None` for an unknown
-    /// segment.
+    /// Returns the edge of a segment, added if it is new; `None` for an unknown segment.
     pub fn of_segment(&mut self, id: SegmentId, labels: &Labels) -> Option<EdgeId> {
         if let Some(Some(known)) = self.of_segments.get(id.index()) {
             return Some(*known);

@@ -251,8 +251,7 @@ impl PeriodFlows {
         self.roots.values().map(RootFlows::count).sum()
     }
 
-    /// Returns the number of recorded requests without a category, because there were too many
-    /// categories.
+    /// Returns the number of recorded requests without a category, beyond the maximum.
     pub fn uncategorised(&self) -> u64 {
         self.uncategorised_count().recorded()
     }
@@ -282,8 +281,7 @@ impl PeriodFlows {
         }
     }
 
-    /// Returns a copy in which edges are numbered in the order of `edges`, which must contain all
-    /// of them.
+    /// Returns a copy that numbers edges in the order of `edges`, which must contain all.
     pub(crate) fn renumbered(&self, edges: &[FlowEdge]) -> PeriodFlows {
         let mut renumbered = PeriodFlows::default();
         for edge in edges {

@@ -156,8 +156,7 @@ impl ShapeOf {
     }
 }
 
-/// Computes the digest of a shape from its contents. The parts of each stage must be added in order
-/// of digest.
+/// Computes the digest of a shape. The parts of each stage must be added in order of digest.
 pub(super) struct FormDigest(Digest);
 
 /// Word that marks the beginning of a stage.
