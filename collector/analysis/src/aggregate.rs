@@ -225,9 +225,8 @@ impl PathAggregate {
         // Numbers in `counted` are this aggregate's own, so no later trace collides with `other`.
         self.counted.resize(size, (0, 0));
         for (id, statistics) in other.segments() {
-            self.segments[id.index()]
-                .get_or_insert_default()
-                .merge(statistics);
+            let own = self.segments[id.index()].get_or_insert_default();
+            own.merge(statistics);
         }
     }
 

@@ -54,21 +54,15 @@ fn without_ends<'a, T: Eq>(a: &'a [T], b: &'a [T]) -> (&'a [T], &'a [T]) {
 /// lowest numbers. Their count is the third value returned.
 fn numbered<T: Copy + Eq + Hash>(rows: &[T], columns: &[T]) -> (Vec<u32>, Vec<u32>, usize) {
     let mut numbers: FxHashMap<T, u32> = FxHashMap::default();
-    let rows: Vec<u32> = rows
-        .iter()
-        .map(|element| {
-            let next = numbers.len() as u32;
-            *numbers.entry(*element).or_insert(next)
-        })
-        .collect();
+    let row = |element: &T| {
+        let next = numbers.len() as u32;
+        *numbers.entry(*element).or_insert(next)
+    };
+    let rows: Vec<u32> = rows.iter().map(row).collect();
     let symbols = numbers.len();
     // All elements that are not in the rows share one number, as they equal nothing there.
-    let other = symbols as u32;
-    let columns = columns
-        .iter()
-        .map(|element| numbers.get(element).copied().unwrap_or(other))
-        .collect();
-    (rows, columns, symbols)
+    let column = |element: &T| numbers.get(element).copied().unwrap_or(symbols as u32);
+    (rows, columns.iter().map(column).collect(), symbols)
 }
 
 /// Updates `steps` from the row above a block of rows to the block's last row.

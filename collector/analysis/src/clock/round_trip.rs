@@ -249,11 +249,9 @@ fn compare(by_line: &[Stay<'_>], by_time: &[Stay<'_>], is_disordered: bool) -> T
     // The number of host changes is no criterion: wrong clocks can lower it or raise it.
     let better = |stays: &[Stay<'_>], than: &[Stay<'_>]| !is_open(stays) && is_open(than);
     let moves = by_line.windows(2).chain(by_time.windows(2));
-    let pairs: BTreeSet<_> = moves
-        .map(|pair| in_order(pair[0].host, pair[1].host))
-        .collect();
+    let pairs = moves.map(|pair| in_order(pair[0].host, pair[1].host));
     TaskOrders {
-        pairs,
+        pairs: pairs.collect(),
         is_disordered,
         for_lines: !is_disordered && better(by_line, by_time),
         for_clocks: is_disordered || better(by_time, by_line),
@@ -304,9 +302,8 @@ fn of_ring(
     let all_ns = lengths_ns.fold(0, i64::saturating_add);
     let mut before_ns = 0i64;
     for visit in &visits {
-        let after_ns = all_ns
-            .saturating_sub(before_ns)
-            .saturating_sub(visit.length_ns());
+        let left_ns = all_ns.saturating_sub(before_ns);
+        let after_ns = left_ns.saturating_sub(visit.length_ns());
         // The time of the other visits does not count as time on the way to this host.
         let waited = Stay {
             host: client.host,

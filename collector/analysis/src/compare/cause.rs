@@ -355,16 +355,13 @@ impl Draft {
         };
         let by_root_ns = self.by_root_ns(roots);
         let structural = self.structural.iter();
-        let largest = structural
-            .clone()
-            .max_by(|a, b| a.affected.total_cmp(&b.affected));
+        let by_affected = |a: &&PathChange, b: &&PathChange| a.affected.total_cmp(&b.affected);
+        let largest = structural.clone().max_by(by_affected);
         if let Some(largest) = largest {
             let sum = |of: fn(&PathChange) -> f64| structural.clone().map(of).sum::<f64>();
             let contribution_ns = sum(|change| change.contribution_ns);
-            let always = structural
-                .clone()
-                .map(|change| change.new[1])
-                .fold(0.0, f64::max);
+            let shares = structural.clone().map(|change| change.new[1]);
+            let always = shares.fold(0.0, f64::max);
             // New behaviour that now always occurs is a clear change, even if few requests run the
             // operation.
             let new = (sum(|change| change.new[0]) * always).sqrt();

@@ -59,9 +59,8 @@ pub(super) fn tested<'a>(
                 least_p_value: evidence.least_p_value,
                 spread_ns: 0.0,
             };
-            let joined = keys[at]
-                .filter(|_| is_joined)
-                .and_then(|of| joined.get(&of));
+            let key = keys[at].filter(|_| is_joined);
+            let joined = key.and_then(|key| joined.get(&key));
             joined.map_or(own, |joined| {
                 let of_joined = joined.verdict(&variability);
                 let is_alike = of_joined.is_slower == (features[at].gain() > 0.0);

@@ -55,9 +55,7 @@ impl<'a> Rows<'a> {
     pub(super) fn of(before: &'a RootFlows, after: &'a RootFlows, most: usize) -> Rows<'a> {
         let periods = [(Period::Before, before), (Period::After, after)];
         let bounds = periods.map(|(_, flows)| bounds(flows));
-        let ids = periods
-            .iter()
-            .flat_map(|(_, flows)| flows.categories.keys());
+        let ids = before.categories.keys().chain(after.categories.keys());
         let ids: BTreeSet<CategoryId> = ids.copied().collect();
         let rows_of = |id: CategoryId| {
             let mut rows = Vec::new();

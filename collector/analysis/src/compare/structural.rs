@@ -196,11 +196,11 @@ fn responsible(
     clients: &BTreeSet<Operation>,
 ) -> Operation {
     let (now, last) = (&gain.production, gain.production.last());
-    let goes_on: BTreeSet<&Operation> = losses
+    let large = losses
         .iter()
-        .filter(|loss| -loss.gain() >= LOSS_MIN * gain.gain())
-        .filter_map(|loss| now.goes_on_with(&loss.production))
-        .collect();
+        .filter(|loss| -loss.gain() >= LOSS_MIN * gain.gain());
+    let goes_on = large.filter_map(|loss| now.goes_on_with(&loss.production));
+    let goes_on: BTreeSet<&Operation> = goes_on.collect();
     if let Some(last) = last
         && (goes_on.len() >= 2 || goes_on.contains(last))
     {
@@ -221,10 +221,9 @@ fn responsible(
 fn callee(client: &Operation, root: &OfRoot<'_>) -> Option<Operation> {
     fn find(shape: &Shape, client: &Operation) -> Option<Operation> {
         if shape.operation == *client {
-            let other = shape
-                .parts()
-                .find(|part| part.shape.operation.service != client.service);
-            return other.map(|part| part.shape.operation.clone());
+            let mut called = shape.parts().map(|part| &part.shape.operation);
+            let other = called.find(|operation| operation.service != client.service);
+            return other.cloned();
         }
         shape.parts().find_map(|part| find(&part.shape, client))
     }

@@ -199,9 +199,8 @@ const ONE_TO_N_SLACK: f64 = 0.9;
 pub(super) fn mean_ns(id: CategoryId, before: &RootFlows, after: &RootFlows) -> f64 {
     let of = |flows: &RootFlows| {
         let category = flows.categories.get(&id);
-        category
-            .filter(|of| of.requests > 0)
-            .map(FlowCategory::mean_ns)
+        let some = category.filter(|of| of.requests > 0);
+        some.map(FlowCategory::mean_ns)
     };
     of(after).or_else(|| of(before)).unwrap_or_default()
 }

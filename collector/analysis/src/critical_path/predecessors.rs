@@ -157,12 +157,9 @@ impl<'a> Predecessors<'a> {
         };
         let takes_time = |segment: &Segment| segment.start_ns < segment.end_ns;
         for (index, segment) in segments.iter().enumerate() {
-            while let Some(i) = self
-                .by_end
-                .get(upto)
-                .map(|i| *i as usize)
-                .filter(|i| segments[*i].end_ns <= segment.start_ns)
-            {
+            let ended = |i: &&u32| segments[**i as usize].end_ns <= segment.start_ns;
+            while let Some(i) = self.by_end.get(upto).filter(ended) {
+                let i = *i as usize;
                 if takes_time(&segments[i]) {
                     mark_ended(&mut now, i);
                 }
@@ -243,11 +240,8 @@ impl<'a> Predecessors<'a> {
             if stand_in.is_some_and(|latest| found.end_ns <= segments[latest].start_ns) {
                 return stand_in;
             }
-            if earlier < index
-                && self
-                    .relations
-                    .is_ordered_before(found.id, segments[index].id)
-            {
+            let relations = self.relations;
+            if earlier < index && relations.is_ordered_before(found.id, segments[index].id) {
                 visit(PredecessorSet::One(earlier));
                 let takes_time = found.start_ns < found.end_ns;
                 stand_in = stand_in.or(Some(earlier).filter(|_| takes_time));

@@ -91,10 +91,7 @@ pub(super) fn best(table: &Table, rows: &[(usize, f64)], rows_min: f64) -> Optio
     let gains = candidates.iter().map(|candidate| candidate.gain);
     let average = gains.sum::<f64>() / candidates.len().max(1) as f64;
     let mut chosen: Option<&Candidate> = None;
-    for candidate in candidates
-        .iter()
-        .filter(|candidate| candidate.gain >= average - GAIN_MIN)
-    {
+    for candidate in candidates.iter().filter(|of| of.gain >= average - GAIN_MIN) {
         if chosen.is_none_or(|chosen| candidate.ratio > chosen.ratio + GAIN_MIN) {
             chosen = Some(candidate);
         }

@@ -116,10 +116,8 @@ impl Template {
         let Some(first) = runs.min_by_key(|span| (span.start_ns, span.span_id)) else {
             return i64::MAX;
         };
-        let own = records
-            .spans
-            .iter()
-            .filter(|span| span.parent_id == first.span_id);
+        let is_child = |span: &&SpanRecord| span.parent_id == first.span_id;
+        let own = records.spans.iter().filter(is_child);
         let others = own.filter(|span| self.is_structural && self.common(span).is_none());
         let other_ns = others.map(|span| span.start_ns).min();
         // The operation's own attributes count even if the request diverges at its start.

@@ -44,15 +44,13 @@ pub fn is_failure(value: &str) -> bool {
 /// Iterates over the ids of the spans that failed, by the attribute [`ERROR`] or by a panic. The
 /// records must include [`ERROR`]. An id may occur several times.
 pub fn failed_spans(records: &TraceRecords) -> impl Iterator<Item = u64> {
-    let of_attributes = records
-        .attributes
-        .iter()
-        .filter_map(|attribute| match attribute.owner {
-            RecordOwner::Span(id) if &*attribute.key == ERROR && is_failure(&attribute.value) => {
-                Some(id)
-            }
-            _ => None,
-        });
+    let attributes = records.attributes.iter();
+    let of_attributes = attributes.filter_map(|attribute| match attribute.owner {
+        RecordOwner::Span(id) if &*attribute.key == ERROR && is_failure(&attribute.value) => {
+            Some(id)
+        }
+        _ => None,
+    });
     let panicked = |span: &&SpanRecord| span.flags.contains(SpanFlags::PANICKED);
     let of_panics = records.spans.iter().filter(panicked);
     of_attributes.chain(of_panics.map(|span| span.span_id))
