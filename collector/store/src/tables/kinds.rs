@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, DictionaryArray,
-    FixedSizeBinaryArray, PrimitiveArray, RecordBatch, StringArray,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, FixedSizeBinaryArray,
+    PrimitiveArray, RecordBatch, StringArray,
 };
 use arrow_schema::{ArrowError, DataType};
 
@@ -15,8 +15,19 @@ use super::batch_column::{column, optional_column};
 use super::texts::{TextColumns, TextIndex, TextReader};
 use crate::record::StringId;
 
+/// Column as it is written.
+pub(super) type WriteResult = Result<ArrayRef, ArrowError>;
+
+/// Column of kind `K` as it is read, or the reason why it cannot be read.
+pub(super) type OpenResult<K> = Result<<K as ReadKind>::Reader, String>;
+
+/// Values of rows in a column of kind `K`.
+pub(super) trait Values<'a, K: ColumnKind>: ExactSizeIterator<Item = K::Value<'a>> {}
+
+impl<'a, K: ColumnKind, I: ExactSizeIterator<Item = K::Value<'a>>> Values<'a, K> for I {}
+
 /// Kind of column that can be written.
-pub(super) trait ColumnKind {
+pub(super) trait ColumnKind: Sized {
     /// Value of a row in this column, as it is written.
     type Value<'a>;
     const IS_NULLABLE: bool = false;
@@ -25,10 +36,7 @@ pub(super) trait ColumnKind {
 
     fn data_type() -> DataType;
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        texts: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError>;
+    fn write<'a>(values: impl Values<'a, Self>, texts: &TextColumns) -> WriteResult;
 }
 
 /// Kind of column that can be read.
@@ -40,11 +48,7 @@ pub(super) trait ReadKind: ColumnKind {
 
     /// Opens the column by its name. A nullable column may be absent, because older files may lack
     /// it.
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        texts: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String>;
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> OpenResult<Self>;
 
     /// Returns the value of a row.
     fn cell(opened: &Self::Reader, row: usize) -> Self::Cell;
@@ -68,10 +72,7 @@ impl<K: ColumnKind> ColumnKind for Distinct<K> {
         K::data_type()
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        texts: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, texts: &TextColumns) -> WriteResult {
         K::write(values, texts)
     }
 }
@@ -80,11 +81,7 @@ impl<K: ReadKind> ReadKind for Distinct<K> {
     type Cell = K::Cell;
     type Reader = K::Reader;
 
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        texts: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String> {
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> OpenResult<Self> {
         K::open(batch, name, texts)
     }
 
@@ -113,10 +110,7 @@ impl<T: ArrowPrimitiveType> ColumnKind for Number<T> {
         T::DATA_TYPE
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        _: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, _: &TextColumns) -> WriteResult {
         Ok(Arc::new(PrimitiveArray::<T>::from_iter_values(values)))
     }
 }
@@ -125,11 +119,7 @@ impl<T: ArrowPrimitiveType> ReadKind for Number<T> {
     type Cell = T::Native;
     type Reader = PrimitiveArray<T>;
 
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        _: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String> {
+    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> OpenResult<Self> {
         column(batch, name)
     }
 
@@ -152,10 +142,7 @@ impl<T: ArrowPrimitiveType> ColumnKind for Nullable<Number<T>> {
         T::DATA_TYPE
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        _: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, _: &TextColumns) -> WriteResult {
         Ok(Arc::new(values.collect::<PrimitiveArray<T>>()))
     }
 }
@@ -164,11 +151,7 @@ impl<T: ArrowPrimitiveType> ReadKind for Nullable<Number<T>> {
     type Cell = Option<T::Native>;
     type Reader = Option<PrimitiveArray<T>>;
 
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        _: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String> {
+    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> OpenResult<Self> {
         optional_column(batch, name)
     }
 
@@ -193,10 +176,7 @@ impl ColumnKind for Nullable<Flag> {
         DataType::Boolean
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        _: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, _: &TextColumns) -> WriteResult {
         Ok(Arc::new(values.collect::<BooleanArray>()))
     }
 }
@@ -205,11 +185,7 @@ impl ReadKind for Nullable<Flag> {
     type Cell = Option<bool>;
     type Reader = Option<BooleanArray>;
 
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        _: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String> {
+    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> OpenResult<Self> {
         optional_column(batch, name)
     }
 
@@ -233,17 +209,11 @@ impl ColumnKind for Id {
         DataType::FixedSizeBinary(16)
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        _: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, _: &TextColumns) -> WriteResult {
         let mut bytes = Vec::with_capacity(values.len() * 16);
         values.for_each(|value| bytes.extend_from_slice(&value.to_be_bytes()));
-        Ok(Arc::new(FixedSizeBinaryArray::try_new(
-            16,
-            bytes.into(),
-            None,
-        )?))
+        let ids = FixedSizeBinaryArray::try_new(16, bytes.into(), None)?;
+        Ok(Arc::new(ids))
     }
 }
 
@@ -251,11 +221,7 @@ impl ReadKind for Id {
     type Cell = u128;
     type Reader = FixedSizeBinaryArray;
 
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        _: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String> {
+    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> OpenResult<Self> {
         ids(batch, name)
     }
 
@@ -296,10 +262,7 @@ impl ColumnKind for Binary {
         DataType::Binary
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        _: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, _: &TextColumns) -> WriteResult {
         Ok(Arc::new(BinaryArray::from_iter_values(values)))
     }
 }
@@ -308,11 +271,7 @@ impl ReadKind for Binary {
     type Cell = Vec<u8>;
     type Reader = BinaryArray;
 
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        _: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String> {
+    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> OpenResult<Self> {
         column(batch, name)
     }
 
@@ -339,10 +298,7 @@ impl ColumnKind for Text {
         dictionary()
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        texts: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, texts: &TextColumns) -> WriteResult {
         texts.dictionary(values.map(Some))
     }
 }
@@ -351,11 +307,7 @@ impl ReadKind for Text {
     type Cell = TextIndex;
     type Reader = Vec<TextIndex>;
 
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        texts: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String> {
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> OpenResult<Self> {
         texts
             .of_dictionary(&column(batch, name)?)
             .map_err(|reason| format!("column {name}: {reason}"))
@@ -380,10 +332,7 @@ impl ColumnKind for Nullable<Text> {
         dictionary()
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        texts: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, texts: &TextColumns) -> WriteResult {
         texts.dictionary(values)
     }
 }
@@ -392,15 +341,9 @@ impl ReadKind for Nullable<Text> {
     type Cell = TextIndex;
     type Reader = Vec<TextIndex>;
 
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        texts: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String> {
-        match optional_column::<DictionaryArray<_>>(batch, name)? {
-            Some(column) => texts
-                .of_dictionary(&column)
-                .map_err(|reason| format!("column {name}: {reason}")),
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> OpenResult<Self> {
+        match batch.column_by_name(name) {
+            Some(_) => Text::open(batch, name, texts),
             None => Ok(vec![TextIndex::NONE; batch.num_rows()]),
         }
     }
@@ -427,10 +370,7 @@ impl ColumnKind for PlainText {
         DataType::Utf8
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        texts: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, texts: &TextColumns) -> WriteResult {
         Ok(texts.plain(values.map(Some)))
     }
 }
@@ -439,11 +379,7 @@ impl ReadKind for PlainText {
     type Cell = TextIndex;
     type Reader = Vec<TextIndex>;
 
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        texts: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String> {
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> OpenResult<Self> {
         Ok(texts.of_plain(&column(batch, name)?))
     }
 
@@ -464,10 +400,7 @@ impl ColumnKind for Nullable<PlainText> {
         DataType::Utf8
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        texts: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, texts: &TextColumns) -> WriteResult {
         Ok(texts.plain(values))
     }
 }
@@ -484,10 +417,7 @@ impl ColumnKind for Nullable<Json> {
         DataType::Utf8
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        _: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, _: &TextColumns) -> WriteResult {
         Ok(Arc::new(values.collect::<StringArray>()))
     }
 }

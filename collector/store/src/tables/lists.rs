@@ -4,13 +4,13 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StructArray};
+use arrow_array::{Array, ListArray, RecordBatch, StructArray};
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 
-use super::batch_column::{column, optional_column};
+use super::batch_column::column;
 use super::columns::{DeclaredTable, fields, write_columns};
-use super::kinds::{ColumnKind, Nullable, ReadKind};
+use super::kinds::{ColumnKind, Nullable, OpenResult, ReadKind, Values, WriteResult};
 use super::texts::{TextColumns, TextReader};
 
 /// Kind of columns with lists whose items are rows of `T`.
@@ -27,23 +27,14 @@ impl<T: DeclaredTable<Row: Clone>> ColumnKind for List<T> {
         DataType::List(Arc::new(item_field::<T>()))
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        texts: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, texts: &TextColumns) -> WriteResult {
         let lists: Vec<&[T::Row]> = values.collect();
-        let items = StructArray::try_new(
-            fields::<T>(),
-            write_columns::<T>(&lists.concat(), texts)?,
-            None,
-        )?;
+        let columns = write_columns::<T>(&lists.concat(), texts)?;
+        let items = StructArray::try_new(fields::<T>(), columns, None)?;
         let offsets = OffsetBuffer::from_lengths(lists.iter().map(|list| list.len()));
-        Ok(Arc::new(ListArray::try_new(
-            Arc::new(item_field::<T>()),
-            offsets,
-            Arc::new(items),
-            None,
-        )?))
+        let item = Arc::new(item_field::<T>());
+        let lists = ListArray::try_new(item, offsets, Arc::new(items), None)?;
+        Ok(Arc::new(lists))
     }
 }
 
@@ -52,12 +43,19 @@ impl<T: DeclaredTable<Row: Clone>> ReadKind for List<T> {
     /// Lists of a record batch, and the cells of all their items.
     type Reader = (ListArray, Vec<T::Cells>);
 
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        texts: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String> {
-        Self::opened(column(batch, name)?, name, texts)
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> OpenResult<Self> {
+        let lists: ListArray = column(batch, name)?;
+        let items = lists.values().as_any().downcast_ref::<StructArray>();
+        let (fields, columns, _) = items
+            .cloned()
+            .ok_or_else(|| format!("column {name} holds no lists of structs"))?
+            .into_parts();
+        let mut cells = Vec::new();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+            .map_err(|error| error.to_string())
+            .and_then(|items| T::read(&items, texts, &mut cells))
+            .map_err(|reason| format!("the structs in column {name}: {reason}"))?;
+        Ok((lists, cells))
     }
 
     fn cell((lists, cells): &Self::Reader, row: usize) -> Vec<T::Cells> {
@@ -71,29 +69,6 @@ impl<T: DeclaredTable<Row: Clone>> ReadKind for List<T> {
     }
 }
 
-impl<T: DeclaredTable<Row: Clone>> List<T> {
-    fn opened(
-        lists: ListArray,
-        name: &str,
-        texts: &mut TextReader<'_>,
-    ) -> Result<<Self as ReadKind>::Reader, String> {
-        let items = lists
-            .values()
-            .as_any()
-            .downcast_ref::<StructArray>()
-            .cloned();
-        let (fields, columns, _) = items
-            .ok_or_else(|| format!("column {name} holds no lists of structs"))?
-            .into_parts();
-        let mut cells = Vec::new();
-        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
-            .map_err(|error| error.to_string())
-            .and_then(|items| T::read(&items, texts, &mut cells))
-            .map_err(|reason| format!("the structs in column {name}: {reason}"))?;
-        Ok((lists, cells))
-    }
-}
-
 /// Lists that are empty if the column is absent, because older files may lack it.
 impl<T: DeclaredTable<Row: Clone>> ColumnKind for Nullable<List<T>> {
     type Value<'a> = &'a [T::Row];
@@ -103,10 +78,7 @@ impl<T: DeclaredTable<Row: Clone>> ColumnKind for Nullable<List<T>> {
         List::<T>::data_type()
     }
 
-    fn write<'a>(
-        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
-        texts: &TextColumns,
-    ) -> Result<ArrayRef, ArrowError> {
+    fn write<'a>(values: impl Values<'a, Self>, texts: &TextColumns) -> WriteResult {
         List::<T>::write(values, texts)
     }
 }
@@ -115,21 +87,16 @@ impl<T: DeclaredTable<Row: Clone>> ReadKind for Nullable<List<T>> {
     type Cell = Vec<T::Cells>;
     type Reader = Option<<List<T> as ReadKind>::Reader>;
 
-    fn open(
-        batch: &RecordBatch,
-        name: &str,
-        texts: &mut TextReader<'_>,
-    ) -> Result<Self::Reader, String> {
-        optional_column::<ListArray>(batch, name)?
-            .map(|lists| List::<T>::opened(lists, name, texts))
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> OpenResult<Self> {
+        let column = batch.column_by_name(name);
+        column
+            .map(|_| List::<T>::open(batch, name, texts))
             .transpose()
     }
 
     fn cell(opened: &Self::Reader, row: usize) -> Vec<T::Cells> {
-        opened
-            .as_ref()
-            .map(|opened| List::<T>::cell(opened, row))
-            .unwrap_or_default()
+        let lists = opened.as_ref().map(|opened| List::<T>::cell(opened, row));
+        lists.unwrap_or_default()
     }
 
     fn cell_of(value: &[T::Row]) -> Vec<T::Cells> {
