@@ -81,12 +81,13 @@ impl StoredBatches {
         for (process, entry) in checkpoint.ledger.entries() {
             let from_on = |first: u64| self.rows.range((process, first)..=(process, u64::MAX));
             let first = from_on(0).next().map(|((_, sequence), _)| *sequence);
+            let least = if is_whole {
+                0
+            } else {
+                first.unwrap_or(u64::MAX)
+            };
             for (from, to) in entry.stored.runs() {
-                let from = if is_whole {
-                    from
-                } else {
-                    from.max(first.unwrap_or(u64::MAX))
-                };
+                let from = from.max(least);
                 if from > to {
                     continue;
                 }
@@ -129,11 +130,8 @@ impl StoredBatches {
                 (found < said).then(|| {
                     let detail =
                         format!("its batches have {said} events, but the store has {found}");
-                    Finding::new(
-                        FindingKind::EventCount,
-                        format!("{} on {}", of.0, of.1),
-                        detail,
-                    )
+                    let at = format!("{} on {}", of.0, of.1);
+                    Finding::new(FindingKind::EventCount, at, detail)
                 })
             })
             .collect()

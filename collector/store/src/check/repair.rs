@@ -29,28 +29,20 @@ impl Check {
         for (table, path) in std::mem::take(&mut self.damaged) {
             let done = self.set_aside(table, &path)?;
             let at = self.store.display(&path);
-            let of_it = |finding: &&mut super::Finding| {
-                finding.kind == FindingKind::DamagedFile && finding.at == at
-            };
-            let findings = self.report.findings.iter_mut();
-            findings
-                .filter(of_it)
-                .for_each(|finding| finding.repair = Some(done.clone()));
+            for finding in &mut self.report.findings {
+                if finding.kind == FindingKind::DamagedFile && finding.at == at {
+                    finding.repair = Some(done.clone());
+                }
+            }
         }
         // A log cannot drop a damaged file earlier: the table lists it until it is moved.
         care.log_tables(&StoreTable::ALL);
         if self.has_found(FindingKind::InterruptedCompaction) {
             care.tidy()?;
-            let covered = StoreTable::ALL.map(|table| self.store.covered(table));
-            let left = covered
-                .into_iter()
-                .map(|found| found.map_or(1, |found| found.len()))
-                .sum::<usize>();
-            if left == 0 {
-                self.repaired(
-                    &[FindingKind::InterruptedCompaction],
-                    "the compaction was completed",
-                );
+            let is_tidy = |table| (self.store.covered(table)).is_ok_and(|found| found.is_empty());
+            if StoreTable::ALL.into_iter().all(is_tidy) {
+                let done = "the compaction was completed";
+                self.repaired(&[FindingKind::InterruptedCompaction], done);
             }
         }
         // `tidy` keeps these files, because the collector calls it while it writes others.
@@ -73,10 +65,11 @@ impl Check {
     }
 
     fn repaired(&mut self, kinds: &[FindingKind], done: &str) {
-        let findings = self.report.findings.iter_mut();
-        findings
-            .filter(|finding| kinds.contains(&finding.kind))
-            .for_each(|finding| finding.repair = Some(done.to_owned()));
+        for finding in &mut self.report.findings {
+            if kinds.contains(&finding.kind) {
+                finding.repair = Some(done.to_owned());
+            }
+        }
     }
 
     /// Moves a damaged file to `damaged/`, and restores the files from which it was compacted.
@@ -88,11 +81,9 @@ impl Check {
         let aside = Path::from(format!("{DAMAGED}/{path}"));
         self.store.rename(path, &aside)?;
         for from in &back {
-            let to = from
-                .as_ref()
-                .trim_start_matches(REPLACED)
-                .trim_start_matches('/');
-            self.store.rename(from, &Path::from(to))?;
+            let to = from.as_ref().trim_start_matches(REPLACED);
+            self.store
+                .rename(from, &Path::from(to.trim_start_matches('/')))?;
         }
         let mut done = format!("moved to {}", self.store.display(&aside));
         if !back.is_empty() {

@@ -108,11 +108,8 @@ impl Check {
                 self.checkpoint = Some(checkpoint);
             }
             Err(CheckpointError::Damaged { path, reason }) => {
-                self.find(
-                    FindingKind::DamagedCheckpoint,
-                    path.display().to_string(),
-                    reason,
-                );
+                let at = path.display().to_string();
+                self.find(FindingKind::DamagedCheckpoint, at, reason);
             }
             Err(error) => return Err(error.into()),
         }
@@ -131,11 +128,8 @@ impl Check {
             match read_segment_on(&*disk, &path) {
                 Ok(scan) => {
                     for note in scan.notes.iter().filter(|note| note.is_damage()) {
-                        self.find(
-                            FindingKind::DamagedLog,
-                            path.display().to_string(),
-                            note.to_string(),
-                        );
+                        let at = path.display().to_string();
+                        self.find(FindingKind::DamagedLog, at, note.to_string());
                     }
                 }
                 // The collector flushed and deleted the segment in the meantime.
@@ -178,11 +172,8 @@ impl Check {
                     StoreTable::Batches | StoreTable::Kernel | StoreTable::Provenance => false,
                 };
             if hour_of(&object.0).is_none() {
-                self.find(
-                    FindingKind::StrangeFile,
-                    at.clone(),
-                    "it is not in an hour's directory",
-                );
+                let detail = "it is not in an hour's directory";
+                self.find(FindingKind::StrangeFile, at.clone(), detail);
             }
             let mut visit = |recorder: Recorder<'_>, rows| {
                 if is_counted {
@@ -227,18 +218,12 @@ impl Check {
         if self.report.is_in_use || self.checkpoint.is_none() {
             return;
         }
-        let at = self
-            .data
-            .root()
-            .join("checkpoint.json")
-            .display()
-            .to_string();
+        let path = self.data.root().join("checkpoint.json");
+        let at = path.display().to_string();
         let next = self.next_segment();
         if next > 0 {
-            let detail = format!(
-                "it ends before segment {next}; {} has segment {segment}",
-                table.name()
-            );
+            let table = table.name();
+            let detail = format!("it ends before segment {next}; {table} has segment {segment}");
             self.find(FindingKind::CheckpointBehind, at, detail);
         } else if !self.has_found(FindingKind::MissingCheckpoint) {
             self.find(FindingKind::MissingCheckpoint, at, "the store is not empty");
@@ -246,10 +231,8 @@ impl Check {
     }
 
     pub(super) fn has_found(&self, kind: FindingKind) -> bool {
-        self.report
-            .findings
-            .iter()
-            .any(|finding| finding.kind == kind)
+        let mut findings = self.report.findings.iter();
+        findings.any(|finding| finding.kind == kind)
     }
 
     fn find_leftovers(&mut self, table: StoreTable) -> Result<(), CheckError> {
@@ -261,39 +244,28 @@ impl Check {
             }
         }
         for of in self.store.covered(table)? {
-            let detail = format!("{} replaces it", of.by.0);
-            self.find(
-                FindingKind::InterruptedCompaction,
+            let (at, detail) = (
                 self.store.display(&of.file.0),
-                detail,
+                format!("{} replaces it", of.by.0),
             );
+            self.find(FindingKind::InterruptedCompaction, at, detail);
         }
         for meta in self.store.list_under(&Path::from(table.name()))? {
             let at = self.store.display(&meta.location);
+            let unfinished = "it was not written completely";
             if is_part(&meta.location) {
-                self.find(
-                    FindingKind::InterruptedCompaction,
-                    at,
-                    "it was not written completely",
-                );
+                self.find(FindingKind::InterruptedCompaction, at, unfinished);
             } else if is_unpublished(&meta.location) {
                 let age = SystemTime::now().duration_since(meta.last_modified.into());
                 if age.is_ok_and(|age| age >= INTERRUPTED_AFTER) {
-                    self.find(
-                        FindingKind::InterruptedWrite,
-                        at,
-                        "it was not written completely",
-                    );
+                    self.find(FindingKind::InterruptedWrite, at, unfinished);
                     self.unpublished.push(meta.location);
                 }
-            } else if is_of_delta_log(&meta.location) {
-                continue;
-            } else if meta.location.extension() != Some("parquet") {
-                self.find(
-                    FindingKind::StrangeFile,
-                    at,
-                    "it is not a Parquet file and is never read",
-                );
+            } else if !is_of_delta_log(&meta.location)
+                && meta.location.extension() != Some("parquet")
+            {
+                let detail = "it is not a Parquet file and is never read";
+                self.find(FindingKind::StrangeFile, at, detail);
             }
         }
         Ok(())
@@ -305,20 +277,17 @@ impl Check {
         let is_whole = self.damaged.is_empty()
             && !self.has_found(FindingKind::NewerFile)
             && !self.store.has_deleted()?;
-        if let Some(checkpoint) = self.checkpoint.take() {
-            if !self.has_found(FindingKind::MissingCheckpoint) {
-                self.report.findings.extend(stored.compare(
-                    &checkpoint,
-                    is_whole,
-                    self.report.is_in_use,
-                ));
-            }
-            self.checkpoint = Some(checkpoint);
+        let is_in_use = self.report.is_in_use;
+        if let Some(checkpoint) = &self.checkpoint
+            && !self.has_found(FindingKind::MissingCheckpoint)
+        {
+            let findings = stored.compare(checkpoint, is_whole, is_in_use);
+            self.report.findings.extend(findings);
         }
         self.report.findings.extend(stored.doubled());
         // Batches also count the records that thinning dropped.
         let is_thinned = self.report.thinned_hours > 0;
-        if is_whole && !is_thinned && !self.report.is_in_use {
+        if is_whole && !is_thinned && !is_in_use {
             self.report.findings.extend(stored.span_counts(counts));
             self.report.findings.extend(stored.event_counts(counts));
         }
