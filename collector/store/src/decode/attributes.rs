@@ -61,32 +61,33 @@ impl<'a> AttributeColumns<'a> {
                 AttributeKind::String => strings += 1,
             }
         }
-        check_length("attributes.int_values", attributes.int_values.len(), ints)?;
-        check_length(
-            "attributes.uint_values",
-            attributes.uint_values.len(),
-            uints,
-        )?;
-        check_length(
-            "attributes.double_values",
-            attributes.double_values.len(),
-            doubles,
-        )?;
-        check_length(
-            "attributes.string_values",
-            attributes.string_values.len(),
-            strings,
-        )?;
-        check_indexes(
-            "attributes.key_string",
-            &attributes.key_string,
-            self.strings.len(),
-        )?;
-        check_indexes(
-            "attributes.string_values",
-            &attributes.string_values,
-            self.strings.len(),
-        )
+        for (column, got, expected) in [
+            ("attributes.int_values", attributes.int_values.len(), ints),
+            (
+                "attributes.uint_values",
+                attributes.uint_values.len(),
+                uints,
+            ),
+            (
+                "attributes.double_values",
+                attributes.double_values.len(),
+                doubles,
+            ),
+            (
+                "attributes.string_values",
+                attributes.string_values.len(),
+                strings,
+            ),
+        ] {
+            check_length(column, got, expected)?;
+        }
+        for (column, indexes) in [
+            ("attributes.key_string", &attributes.key_string),
+            ("attributes.string_values", &attributes.string_values),
+        ] {
+            check_indexes(column, indexes, self.strings.len())?;
+        }
+        Ok(())
     }
 
     fn check_bytes(
@@ -95,20 +96,16 @@ impl<'a> AttributeColumns<'a> {
         limits: &Limits,
         spent: &mut usize,
     ) -> Result<(), Refusal> {
-        let texts = attributes
-            .key_string
-            .iter()
-            .chain(&attributes.string_values);
+        let keys = attributes.key_string.iter();
+        let texts = keys.chain(&attributes.string_values);
         let text_bytes = texts.map(|&index| self.strings[index as usize].len());
         let limit = limits.attribute_bytes_per_batch_max;
         *spent = spent.saturating_add(attributes.kind.len().saturating_mul(SCALAR_BYTES));
         for bytes in text_bytes.chain([0]) {
             *spent = spent.saturating_add(bytes);
             if *spent > limit {
-                return Err(Refusal::AttributeBytes {
-                    bytes: *spent,
-                    limit,
-                });
+                let bytes = *spent;
+                return Err(Refusal::AttributeBytes { bytes, limit });
             }
         }
         Ok(())
@@ -129,9 +126,8 @@ impl<'a> AttributeColumns<'a> {
     }
 
     fn text(&self, index: Option<&u32>) -> &'a str {
-        index
-            .and_then(|&index| self.strings.get(index as usize))
-            .map_or("", |text| text)
+        let text = index.and_then(|&index| self.strings.get(index as usize));
+        text.map_or("", |text| text)
     }
 }
 
@@ -167,8 +163,7 @@ pub(super) fn check_indexes(
     }
 }
 
-/// Reader of attributes by record; each call of [`AttributeReader::next_json`] advances to the next
-/// record.
+/// Reader of attributes by record.
 pub(super) struct AttributeReader<'a> {
     columns: &'a AttributeColumns<'a>,
     record: usize,
@@ -191,13 +186,8 @@ fn take<T: Copy + Default>(column: &[T], cursor: &mut usize) -> T {
 
 impl<'a> AttributeReader<'a> {
     /// Returns the next record's attributes as a JSON object; `None` if it has no attributes.
-    pub(super) fn next_json(&mut self) -> Option<Box<str>> {
-        self.next_json_seen(|_, _| {}).map(|json| (**json).into())
-    }
-
-    /// Returns the next record's attributes as [`next_json`](Self::next_json) does, and passes the
-    /// key and the text of each attribute with a text to `see`.
-    pub(super) fn next_json_seen(
+    /// Passes the key and the text of each attribute with a text to `see`.
+    pub(super) fn next_json(
         &mut self,
         mut see: impl FnMut(&'a str, &'a str),
     ) -> Option<&mut String> {
@@ -292,9 +282,7 @@ fn links_of(text: &str) -> Option<String> {
     let is_id =
         |id: &str, digits| id.len() == digits && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let are_ids = (links.iter()).all(|link| is_id(link.trace_id, 32) && is_id(link.span_id, 16));
-    are_ids
-        .then(|| serde_json::to_string(&links).ok())
-        .flatten()
+    are_ids.then(|| serde_json::to_string(&links).ok())?
 }
 
 #[cfg(test)]

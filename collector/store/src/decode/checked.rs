@@ -20,9 +20,8 @@ impl CheckedBatch {
     /// Returns the reason if the batch is refused.
     pub fn from_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, Refusal> {
         use prost::Message as _;
-        let batch =
-            Batch::decode(bytes).map_err(|error| Refusal::Undecodable(error.to_string()))?;
-        Self::check(batch, limits)
+        let undecodable = |error: prost::DecodeError| Refusal::Undecodable(error.to_string());
+        Self::check(Batch::decode(bytes).map_err(undecodable)?, limits)
     }
 
     /// Checks a batch.
@@ -41,19 +40,14 @@ impl CheckedBatch {
         let mut attribute_bytes = 0;
         if let Some(spans) = &batch.spans {
             check_spans(spans, batch.strings.len())?;
-            span_attributes(spans, &batch.strings).check(
-                spans.span_ids.len(),
-                limits,
-                &mut attribute_bytes,
-            )?;
+            let (attributes, count) =
+                (span_attributes(spans, &batch.strings), spans.span_ids.len());
+            attributes.check(count, limits, &mut attribute_bytes)?;
         }
         if let Some(events) = &batch.events {
             check_events(events, batch.strings.len())?;
-            event_attributes(events, &batch.strings).check(
-                events.span_ids.len(),
-                limits,
-                &mut attribute_bytes,
-            )?;
+            let attributes = event_attributes(events, &batch.strings);
+            attributes.check(events.span_ids.len(), limits, &mut attribute_bytes)?;
         }
         check_notes(&batch, limits)?;
         check_plausible(&batch, process)?;
@@ -87,21 +81,15 @@ impl CheckedBatch {
 }
 
 pub(super) fn counts(batch: &Batch) -> (usize, usize) {
-    let spans = batch.spans.as_ref().map_or(0, |spans| spans.span_ids.len());
-    (
-        spans,
-        batch
-            .events
-            .as_ref()
-            .map_or(0, |events| events.span_ids.len()),
-    )
+    let (spans, events) = (batch.spans.as_ref(), batch.events.as_ref());
+    let events = events.map_or(0, |events| events.span_ids.len());
+    (spans.map_or(0, |spans| spans.span_ids.len()), events)
 }
 
 pub(super) fn span_attributes<'a>(spans: &'a Spans, strings: &'a [String]) -> AttributeColumns<'a> {
-    let attributes = spans.attributes.as_ref();
     AttributeColumns {
         counts: &spans.attribute_count,
-        attributes,
+        attributes: spans.attributes.as_ref(),
         strings,
         counts_name: "spans.attribute_count",
     }
@@ -111,10 +99,9 @@ pub(super) fn event_attributes<'a>(
     events: &'a Events,
     strings: &'a [String],
 ) -> AttributeColumns<'a> {
-    let attributes = events.attributes.as_ref();
     AttributeColumns {
         counts: &events.attribute_count,
-        attributes,
+        attributes: events.attributes.as_ref(),
         strings,
         counts_name: "events.attribute_count",
     }
@@ -124,12 +111,7 @@ fn check_process(process: &Process, limits: &Limits) -> Result<u128, Refusal> {
     for text in [&process.service, &process.host, &process.sdk_version] {
         check_string(text, limits)?;
     }
-    if i64::try_from(process.started_ns).is_err() {
-        return Err(Refusal::Time {
-            column: "process.started_ns",
-            at: 0,
-        });
-    }
+    check_time("process.started_ns", 0, process.started_ns)?;
     match <[u8; 16]>::try_from(&process.incarnation[..]).map(u128::from_be_bytes) {
         Ok(incarnation) if incarnation != 0 => Ok(incarnation),
         _ => Err(Refusal::Incarnation(process.incarnation.len())),
@@ -149,9 +131,7 @@ fn check_strings(strings: &[String], limits: &Limits) -> Result<(), Refusal> {
     if strings.first().is_some_and(|first| !first.is_empty()) {
         return Err(Refusal::FirstString);
     }
-    strings
-        .iter()
-        .try_for_each(|text| check_string(text, limits))
+    (strings.iter()).try_for_each(|text| check_string(text, limits))
 }
 
 fn check_spans(spans: &Spans, strings: usize) -> Result<(), Refusal> {
@@ -164,31 +144,23 @@ fn check_spans(spans: &Spans, strings: usize) -> Result<(), Refusal> {
     check_length("spans.flags", spans.flags.len(), count)?;
     check_indexes("spans.name_string", &spans.name_string, strings)?;
     check_times("spans.start_ns", spans.base_ns, &spans.start_ns)?;
-    let mut start_ns = spans.base_ns as i64;
+    let mut start_ns = spans.base_ns;
     for (at, (&delta_ns, &duration_ns)) in spans.start_ns.iter().zip(&spans.duration_ns).enumerate()
     {
-        start_ns += delta_ns;
-        if i64::try_from(duration_ns)
-            .ok()
-            .and_then(|duration_ns| start_ns.checked_add(duration_ns))
-            .is_none()
-        {
-            return Err(Refusal::Time {
-                column: "spans.duration_ns",
-                at,
-            });
-        }
+        start_ns = start_ns.wrapping_add_signed(delta_ns);
+        check_time(
+            "spans.duration_ns",
+            at,
+            start_ns.saturating_add(duration_ns),
+        )?;
     }
     Ok(())
 }
 
 fn check_events(events: &Events, strings: usize) -> Result<(), Refusal> {
     let count = events.span_ids.len();
-    check_length(
-        "events.trace_ids (bytes)",
-        events.trace_ids.len(),
-        count * 16,
-    )?;
+    let id_bytes = events.trace_ids.len();
+    check_length("events.trace_ids (bytes)", id_bytes, count * 16)?;
     check_length("events.name_string", events.name_string.len(), count)?;
     check_length("events.time_ns", events.time_ns.len(), count)?;
     check_indexes("events.name_string", &events.name_string, strings)?;
@@ -197,7 +169,7 @@ fn check_events(events: &Events, strings: usize) -> Result<(), Refusal> {
 
 /// Checks that delta-coded times stay at least 0 and below 2^63.
 fn check_times(column: &'static str, base_ns: u64, deltas_ns: &[i64]) -> Result<(), Refusal> {
-    let mut time_ns = i64::try_from(base_ns).map_err(|_| Refusal::Time { column, at: 0 })?;
+    let mut time_ns = check_time(column, 0, base_ns)?;
     for (at, &delta_ns) in deltas_ns.iter().enumerate() {
         time_ns = match time_ns.checked_add(delta_ns) {
             Some(time_ns) if time_ns >= 0 => time_ns,
@@ -245,16 +217,10 @@ fn check_notes(batch: &Batch, limits: &Limits) -> Result<(), Refusal> {
     }
     for (at, load) in batch.loads.iter().enumerate() {
         check_interval("a load", "loads", at, load.from_ns, load.to_ns)?;
-        i64::try_from(load.cpu_ns.unwrap_or(0)).map_err(|_| Refusal::Time {
-            column: "loads.cpu_ns",
-            at,
-        })?;
+        check_time("loads.cpu_ns", at, load.cpu_ns.unwrap_or(0))?;
     }
     for (at, step) in batch.clock_steps.iter().enumerate() {
-        i64::try_from(step.at_ns).map_err(|_| Refusal::Time {
-            column: "clock_steps.at_ns",
-            at,
-        })?;
+        check_time("clock_steps.at_ns", at, step.at_ns)?;
     }
     for (at, log) in batch.provenance.iter().enumerate() {
         check_length("provenance.trace_id (bytes)", log.trace_id.len(), 16)?;
@@ -262,19 +228,18 @@ fn check_notes(batch: &Batch, limits: &Limits) -> Result<(), Refusal> {
         if bytes > limit {
             return Err(Refusal::ProvenanceTooLong { bytes, limit });
         }
-        i64::try_from(log.time_ns).map_err(|_| Refusal::Time {
-            column: "provenance.time_ns",
-            at,
-        })?;
+        check_time("provenance.time_ns", at, log.time_ns)?;
     }
     if let Some(said) = &batch.kernel_clock {
         let longest_ns = said.max_error_ns.max(said.estimated_error_ns);
-        i64::try_from(longest_ns).map_err(|_| Refusal::Time {
-            column: "kernel_clock",
-            at: 0,
-        })?;
+        check_time("kernel_clock", 0, longest_ns)?;
     }
     Ok(())
+}
+
+/// Returns a time or a duration, after checking that it is below 2^63 ns.
+fn check_time(column: &'static str, at: usize, ns: u64) -> Result<i64, Refusal> {
+    i64::try_from(ns).map_err(|_| Refusal::Time { column, at })
 }
 
 fn check_interval(
@@ -287,7 +252,5 @@ fn check_interval(
     if from > to {
         return Err(Refusal::Interval { what });
     }
-    i64::try_from(to)
-        .map(|_| ())
-        .map_err(|_| Refusal::Time { column, at })
+    check_time(column, at, to).map(drop)
 }

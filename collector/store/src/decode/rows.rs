@@ -20,12 +20,8 @@ impl CheckedBatch {
     /// Appends the batch, its spans, its events and its provenance logs to `rows`. `received_ns` is
     /// the time of arrival by the collector's clock, in ns since the Unix epoch.
     pub fn append_to(&self, received_ns: u64, rows: &mut Rows) {
-        let names: Vec<StringId> = self
-            .batch
-            .strings
-            .iter()
-            .map(|text| rows.strings.intern(text))
-            .collect();
+        let strings = self.batch.strings.iter();
+        let names: Vec<StringId> = strings.map(|text| rows.strings.intern(text)).collect();
         let row = self.batch_row(received_ns, rows);
         let (service, host) = (row.service, row.host);
         rows.batches.push(row);
@@ -44,11 +40,10 @@ impl CheckedBatch {
             burst_config: window.burst_config,
         };
         let loss = |loss: &stroboscope_proto::v1::Loss| {
-            (
-                rows.strings.intern(&loss_cause_name(loss.cause)),
-                loss.records,
-            )
+            let cause = rows.strings.intern(&loss_cause_name(loss.cause));
+            (cause, loss.records)
         };
+        let step = |step: &stroboscope_proto::v1::ClockStep| (time(step.at_ns), step.step_ns);
         let load = |load: &stroboscope_proto::v1::Load| LoadRow {
             from_ns: time(load.from_ns),
             to_ns: time(load.to_ns),
@@ -72,11 +67,7 @@ impl CheckedBatch {
             spans: u32::try_from(spans).unwrap_or(u32::MAX),
             events: u32::try_from(events).unwrap_or(u32::MAX),
             windows: batch.windows.iter().map(window).collect(),
-            clock_steps: batch
-                .clock_steps
-                .iter()
-                .map(|step| (time(step.at_ns), step.step_ns))
-                .collect(),
+            clock_steps: batch.clock_steps.iter().map(step).collect(),
             kernel_clock: batch.kernel_clock.map(|said| KernelClockRow {
                 synchronised: said.synchronised,
                 max_error_ns: time(said.max_error_ns),
@@ -120,7 +111,7 @@ impl CheckedBatch {
             // The check has ensured that columns have equal lengths and that times fit.
             start_ns = start_ns.saturating_add(spans.start_ns[i]);
             let mut query = Query::default();
-            let mut json = attributes.next_json_seen(|key, text| query.see(key, text));
+            let mut json = attributes.next_json(|key, text| query.see(key, text));
             let index = spans.name_string[i] as usize;
             let better = json.as_mut().and_then(|json| {
                 let better = query.name(&self.batch.strings[index])?;
@@ -170,7 +161,7 @@ impl CheckedBatch {
                 service,
                 task: None,
                 name: names[events.name_string[i] as usize],
-                attributes: attributes.next_json(),
+                attributes: attributes.next_json(|_, _| {}).map(|json| (**json).into()),
             });
         }
     }
