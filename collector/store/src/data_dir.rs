@@ -41,6 +41,16 @@ pub enum DataDirError {
     InUse(PathBuf),
 }
 
+impl DataDirError {
+    /// Returns the conversion of errors of the disk at `path`.
+    pub(crate) fn at(path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::Io {
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
 /// Name of the checkpoint file. A data directory with this file holds a store.
 const CHECKPOINT: &str = "checkpoint.json";
 
@@ -94,11 +104,9 @@ impl DataDir {
         let data = Self { root, disk };
         let wal = data.wal();
         let created = data.disk.create_directories(&wal);
-        created.map_err(|source| DataDirError::Io { path: wal, source })?;
-        data.sync_directories().map_err(|source| DataDirError::Io {
-            path: data.root.clone(),
-            source,
-        })?;
+        created.map_err(DataDirError::at(&wal))?;
+        let synced = data.sync_directories();
+        synced.map_err(DataDirError::at(&data.root))?;
         Ok(data)
     }
 
@@ -109,13 +117,10 @@ impl DataDir {
     /// # Errors
     /// Returns an error if the directory is not a data directory and contains such files.
     pub fn refuse_foreign(root: &Path) -> Result<(), DataDirError> {
-        match foreign_entry(root) {
-            None => Ok(()),
-            Some(entry) => Err(DataDirError::Foreign {
-                directory: root.to_owned(),
-                entry,
-            }),
-        }
+        foreign_entry(root).map_or(Ok(()), |entry| {
+            let directory = root.to_owned();
+            Err(DataDirError::Foreign { directory, entry })
+        })
     }
 
     /// Opens the data directory at `root`, which must exist. Writes nothing.
@@ -124,27 +129,24 @@ impl DataDir {
     /// Returns an error if it does not exist, cannot be read, is not a directory, or is not a data
     /// directory.
     pub fn existing(root: &Path) -> Result<Self, DataDirError> {
-        let io = |source| DataDirError::Io {
-            path: root.to_owned(),
-            source,
+        let io = DataDirError::at(root);
+        let is_directory = match std::fs::metadata(root) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(DataDirError::Missing(root.to_owned()));
+            }
+            about => about.map_err(&io)?.is_dir(),
         };
-        match std::fs::metadata(root) {
-            Ok(about) if about.is_dir() => {
-                std::fs::read_dir(root).map_err(io)?;
-                if !is_ours(root) {
-                    return Err(DataDirError::NotOurs(root.to_owned()));
-                }
-                Ok(Self {
-                    root: root.to_owned(),
-                    disk: Arc::new(LocalDisk),
-                })
-            }
-            Ok(_) => Err(io(std::io::Error::from(std::io::ErrorKind::NotADirectory))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(DataDirError::Missing(root.to_owned()))
-            }
-            Err(error) => Err(io(error)),
+        if !is_directory {
+            return Err(io(ErrorKind::NotADirectory.into()));
         }
+        std::fs::read_dir(root).map_err(&io)?;
+        if !is_ours(root) {
+            return Err(DataDirError::NotOurs(root.to_owned()));
+        }
+        Ok(Self {
+            root: root.to_owned(),
+            disk: Arc::new(LocalDisk),
+        })
     }
 
     /// Checks that the directory does not contain the checkpoint of a store.
@@ -152,14 +154,15 @@ impl DataDir {
     /// # Errors
     /// Returns an error if it contains one or cannot be listed.
     pub(crate) fn refuse_store(&self) -> Result<(), DataDirError> {
-        match self.disk.names(&self.root) {
-            Ok(names) if !names.iter().any(|name| name == CHECKPOINT) => Ok(()),
-            Ok(_) => Err(DataDirError::HoldsStore(self.root.clone())),
-            Err(source) => Err(DataDirError::Io {
-                path: self.root.clone(),
-                source,
-            }),
+        let names = self.disk.names(&self.root);
+        if names
+            .map_err(DataDirError::at(&self.root))?
+            .iter()
+            .any(|name| name == CHECKPOINT)
+        {
+            return Err(DataDirError::HoldsStore(self.root.clone()));
         }
+        Ok(())
     }
 
     /// Syncs the data directory and its parents (up to the working directory if the path is
@@ -205,25 +208,19 @@ impl DataDir {
         self.root.join("cache")
     }
 
-    fn requests_file(&self) -> PathBuf {
-        self.root.join("requests")
-    }
-
     /// Reads the operations (`service:name`, or `none`) whose spans are declared to be requests. A
     /// query may replace them by its own. Returns an empty list if nothing was declared.
     ///
     /// # Errors
     /// Returns an error if the file `requests` cannot be read.
     pub fn requests(&self) -> Result<Vec<String>, DataDirError> {
-        let path = self.requests_file();
-        match std::fs::read_to_string(&path) {
-            Ok(text) => {
-                let lines = text.lines().filter(|line| !line.is_empty());
-                Ok(lines.map(str::to_owned).collect())
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(source) => Err(DataDirError::Io { path, source }),
-        }
+        let path = self.root.join("requests");
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            text => text.map_err(DataDirError::at(&path))?,
+        };
+        let lines = text.lines().filter(|line| !line.is_empty());
+        Ok(lines.map(str::to_owned).collect())
     }
 
     /// Replaces the operations whose spans are declared to be requests.
@@ -231,7 +228,7 @@ impl DataDir {
     /// # Errors
     /// Returns an error if the file `requests` cannot be written.
     pub fn set_requests(&self, operations: &[String]) -> Result<(), DataDirError> {
-        let path = self.requests_file();
+        let path = self.root.join("requests");
         let part = path.with_extension("part");
         let lines: String = operations.iter().flat_map(|one| [one, "\n"]).collect();
         // The file is replaced atomically, so a reader sees either the old or the new operations.
@@ -246,16 +243,10 @@ impl DataDir {
     /// fails.
     pub fn lock(&self) -> Result<Lock, DataDirError> {
         let path = self.root.join("lock");
-        let io = |source| DataDirError::Io {
-            path: path.clone(),
-            source,
-        };
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(io)?;
+        let io = DataDirError::at(&path);
+        let mut options = File::options();
+        let options = options.create(true).truncate(false).write(true);
+        let file = options.open(&path).map_err(&io)?;
         match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Lock { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(DataDirError::InUse(self.root.clone())),
@@ -269,11 +260,8 @@ impl DataDir {
 fn is_ours(root: &Path) -> bool {
     let has_day = |table: StoreTable| {
         let days = std::fs::read_dir(root.join(table.name()));
-        days.is_ok_and(|mut days| {
-            days.any(|day| {
-                day.is_ok_and(|day| day.file_name().to_string_lossy().starts_with("date="))
-            })
-        })
+        let mut days = days.into_iter().flatten().flatten();
+        days.any(|day| day.file_name().to_string_lossy().starts_with("date="))
     };
     root.join("wal").is_dir()
         || root.join(CHECKPOINT).is_file()

@@ -131,7 +131,8 @@ fn check_strings(strings: &[String], limits: &Limits) -> Result<(), Refusal> {
     if strings.first().is_some_and(|first| !first.is_empty()) {
         return Err(Refusal::FirstString);
     }
-    (strings.iter()).try_for_each(|text| check_string(text, limits))
+    let mut strings = strings.iter();
+    strings.try_for_each(|text| check_string(text, limits))
 }
 
 fn check_spans(spans: &Spans, strings: usize) -> Result<(), Refusal> {

@@ -81,10 +81,7 @@ impl Forwarder {
         let directory = data.root().join(FORWARDED);
         let (disk, path) = (data.disk(), &directory);
         let created = disk.create_directories(path).and(disk.sync(data.root()));
-        created.map_err(|source| DataDirError::Io {
-            path: path.clone(),
-            source,
-        })?;
+        created.map_err(DataDirError::at(path))?;
         Ok(Self {
             checkpoint: loaded_checkpoint(&**disk, path, &counters)?,
             data: data.clone(),

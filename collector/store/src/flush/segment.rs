@@ -22,10 +22,7 @@ pub(super) fn loaded_checkpoint(
 ) -> Result<Checkpoint, FlushError> {
     // A killed process may have renamed the checkpoint without syncing its name. The checkpoint
     // decides which segments are deleted, so a power cut must not revert it.
-    disk.sync(directory).map_err(|source| DataDirError::Io {
-        path: directory.to_owned(),
-        source,
-    })?;
+    disk.sync(directory).map_err(DataDirError::at(directory))?;
     let checkpoint = Checkpoint::load(disk, directory)?;
     counters
         .checkpoint_segment
@@ -36,15 +33,14 @@ pub(super) fn loaded_checkpoint(
 /// Returns the numbers of all segments in the log, in order.
 pub(super) fn list_closed(data: &DataDir) -> Result<Vec<u64>, FlushError> {
     let path = data.wal();
-    list_segments_on(&**data.disk(), &path)
-        .map_err(|source| FlushError::Data(DataDirError::Io { path, source }))
+    Ok(list_segments_on(&**data.disk(), &path).map_err(DataDirError::at(&path))?)
 }
 
 /// Makes the contents of a segment durable.
 pub(super) fn sync_closed(data: &DataDir, segment: u64) -> Result<(), FlushError> {
     let path = segment_path(&data.wal(), segment);
     let synced = data.disk().sync(&path);
-    synced.map_err(|source| FlushError::Data(DataDirError::Io { path, source }))
+    Ok(synced.map_err(DataDirError::at(&path))?)
 }
 
 /// Reads a closed segment, and logs and counts its damage, unless `counters` is `None`. A missing
