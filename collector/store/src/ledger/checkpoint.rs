@@ -3,6 +3,7 @@
 //! replaced atomically.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -56,10 +57,7 @@ fn remedy(path: &Path) -> String {
 impl CheckpointError {
     /// Reports whether the disk has no space left, or a quota is used up.
     pub(crate) fn is_full(&self) -> bool {
-        let full = [
-            std::io::ErrorKind::StorageFull,
-            std::io::ErrorKind::QuotaExceeded,
-        ];
+        let full = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded];
         matches!(self, Self::Io { source, .. } if full.contains(&source.kind()))
     }
 }
@@ -99,11 +97,9 @@ impl Checkpoint {
     pub fn load(disk: &dyn Disk, directory: &Path) -> Result<Self, CheckpointError> {
         let path = directory.join(FILE_NAME);
         let text = match disk.read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Self::default());
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
             Err(source) => return Err(CheckpointError::Io { path, source }),
+            Ok(text) => text,
         };
         let damaged = |reason: String| CheckpointError::Damaged {
             path: path.clone(),
@@ -123,11 +119,8 @@ impl Checkpoint {
                 .map_err(|_| damaged(format!("incarnation {id:?}")))?;
             ledger.entries.insert(id, process.into());
         }
-        ledger.past_losses = form
-            .past_losses
-            .into_iter()
-            .map(|(a, b, records)| ((a, b), records))
-            .collect();
+        let past = form.past_losses.into_iter();
+        ledger.past_losses = past.map(|(a, b, records)| ((a, b), records)).collect();
         Ok(Self {
             next_segment: form.next_segment,
             ledger,
@@ -148,10 +141,8 @@ impl Checkpoint {
             disk.rename(&fresh, &path)?;
             disk.sync(directory)
         };
-        replace().map_err(|source| CheckpointError::Io {
-            path: path.clone(),
-            source,
-        })
+        let replaced = replace();
+        replaced.map_err(|source| CheckpointError::Io { path, source })
     }
 
     fn form(&self) -> FileForm {

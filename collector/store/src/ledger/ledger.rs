@@ -88,12 +88,8 @@ impl Ledger {
             return true;
         };
         let is_more = |loss: &Loss| {
-            known
-                .losses
-                .get(&loss_cause_name(loss.cause))
-                .copied()
-                .unwrap_or(0)
-                < loss.records
+            let before = known.losses.get(&loss_cause_name(loss.cause));
+            before.copied().unwrap_or(0) < loss.records
         };
         let batch_said = batch.batch();
         // Batches may come out of order.
@@ -120,10 +116,8 @@ impl Ledger {
             first_seen_ns: received_ns,
             ..LedgerEntry::default()
         };
-        let entry = self
-            .entries
-            .entry(batch.incarnation())
-            .or_insert_with(first);
+        let entry = self.entries.entry(batch.incarnation());
+        let entry = entry.or_insert_with(first);
         if let Some(process) = &batch.batch().process {
             entry.service.clone_from(&process.service);
             entry.host.clone_from(&process.host);
@@ -137,16 +131,13 @@ impl Ledger {
             sequence: batch.sequence(),
         };
         // Batches may come out of order.
-        if entry
-            .config
-            .is_none_or(|known| known.sequence < reported.sequence)
-        {
+        let is_older = |known: ReportedConfig| known.sequence < reported.sequence;
+        if entry.config.is_none_or(is_older) {
             entry.config = Some(reported);
         }
         entry.records += batch.records() as u64;
-        entry
-            .stored
-            .insert(batch.sequence(), RANGES_PER_INCARNATION_MAX);
+        let stored = &mut entry.stored;
+        stored.insert(batch.sequence(), RANGES_PER_INCARNATION_MAX);
         for loss in &batch.batch().losses {
             // Keeps the larger total, because batches may come out of order.
             let total = entry.losses.entry(loss_cause_name(loss.cause)).or_default();
@@ -181,38 +172,26 @@ impl Ledger {
         let idle = |entry: &LedgerEntry| {
             now_ns.saturating_sub(entry.last_seen_ns) > INCARNATION_IDLE_NS_MAX
         };
-        let gone: Vec<u128> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| idle(entry))
-            .map(|(&id, _)| id)
-            .collect();
-        gone.into_iter()
-            .for_each(|incarnation| self.forget(incarnation));
+        let gone = self.entries().filter(|(_, entry)| idle(entry));
+        let gone: Vec<u128> = gone.map(|(id, _)| id).collect();
+        gone.into_iter().for_each(|id| self.forget(id));
     }
 
     /// Forgets the processes that have been idle longest: about a sixteenth of the maximum at once,
     /// so that a flood of processes costs little per process.
     fn forget_longest_idle(&mut self) {
-        let mut by_age: Vec<(i64, u128)> = self
-            .entries
-            .iter()
-            .map(|(&id, entry)| (entry.last_seen_ns, id))
-            .collect();
+        let ages = self.entries().map(|(id, entry)| (entry.last_seen_ns, id));
+        let mut by_age: Vec<(i64, u128)> = ages.collect();
         by_age.sort_unstable();
         by_age.truncate(INCARNATIONS_MAX / 16 + 1);
-        by_age
-            .into_iter()
-            .for_each(|(_, incarnation)| self.forget(incarnation));
+        by_age.into_iter().for_each(|(_, id)| self.forget(id));
     }
 
     fn forget(&mut self, incarnation: u128) {
         if let Some(entry) = self.entries.remove(&incarnation) {
             for (cause, records) in entry.losses {
-                let total = self
-                    .past_losses
-                    .entry((entry.service.clone(), cause))
-                    .or_default();
+                let total = self.past_losses.entry((entry.service.clone(), cause));
+                let total = total.or_default();
                 *total = total.saturating_add(records);
             }
         }
@@ -220,9 +199,7 @@ impl Ledger {
 
     /// Iterates over all known processes, each with its incarnation and entry.
     pub fn entries(&self) -> impl Iterator<Item = (u128, &LedgerEntry)> {
-        self.entries
-            .iter()
-            .map(|(&incarnation, entry)| (incarnation, entry))
+        self.entries.iter().map(|(&id, entry)| (id, entry))
     }
 
     /// Returns the entry of a process; `None` if it is not known.
@@ -235,9 +212,8 @@ impl Ledger {
     /// of its process. Does not count numbers that are no longer tracked.
     #[must_use]
     pub fn holes(&self) -> u64 {
-        self.entries
-            .values()
-            .fold(0, |sum, entry| sum.saturating_add(entry.stored.holes()))
+        let holes = self.entries.values().map(|entry| entry.stored.holes());
+        holes.fold(0, u64::saturating_add)
     }
 
     /// Returns the number of losses by service and cause, including those of forgotten processes.
@@ -246,9 +222,8 @@ impl Ledger {
         let mut totals = self.past_losses.clone();
         for entry in self.entries.values() {
             for (cause, &records) in &entry.losses {
-                let total = totals
-                    .entry((entry.service.clone(), cause.clone()))
-                    .or_default();
+                let total = totals.entry((entry.service.clone(), cause.clone()));
+                let total = total.or_default();
                 *total = total.saturating_add(records);
             }
         }

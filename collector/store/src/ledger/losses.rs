@@ -41,28 +41,17 @@ impl LossWatch {
         if before.is_some_and(|before| batch.sequence < before.sequence) {
             return None;
         }
-        let (expected, since_ns, total_before) = before.map_or((0, i64::MIN, 0), |before| {
-            (
-                before.sequence.saturating_add(1),
-                before.to_ns,
-                before.records,
-            )
-        });
+        let expected = before.map_or(0, |before| before.sequence.saturating_add(1));
+        let since_ns = before.map_or(i64::MIN, |before| before.to_ns);
+        let total_before = before.map_or(0, |before| before.records);
         let is_hole = batch.sequence > expected;
         let more = batch.records.saturating_sub(total_before);
-        self.before.insert(
-            batch.process,
-            BatchLosses {
-                records: batch.records.max(total_before),
-                ..batch
-            },
-        );
+        let records = batch.records.max(total_before);
+        self.before
+            .insert(batch.process, BatchLosses { records, ..batch });
         (is_hole || more > 0).then(|| {
-            let from_ns = if is_hole {
-                since_ns.min(batch.from_ns)
-            } else {
-                batch.from_ns
-            };
+            let since_ns = if is_hole { since_ns } else { i64::MAX };
+            let from_ns = since_ns.min(batch.from_ns);
             let to_ns = batch.to_ns.max(from_ns.saturating_add(1));
             ProcessLoss {
                 process: batch.process,

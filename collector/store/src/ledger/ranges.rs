@@ -16,14 +16,11 @@ impl Ranges {
     /// Restores a set from stored parts; see [`Ranges::runs`] and [`Ranges::given_up_below`].
     #[must_use]
     pub fn from_parts(runs: &[(u64, u64)], given_up_below: u64) -> Self {
-        let mut ranges = Self {
-            runs: BTreeMap::new(),
+        let valid = runs.iter().copied().filter(|(first, last)| first <= last);
+        Self {
+            runs: valid.collect(),
             given_up_below,
-        };
-        ranges
-            .runs
-            .extend(runs.iter().copied().filter(|(first, last)| first <= last));
-        ranges
+        }
     }
 
     /// Reports whether `number` is in the set.
@@ -49,12 +46,9 @@ impl Ranges {
         {
             first = before;
         }
-        if let Some(&after_last) = number
-            .checked_add(1)
-            .and_then(|after| self.runs.get(&after))
-        {
+        let after = number.checked_add(1);
+        if let Some(after_last) = after.and_then(|after| self.runs.remove(&after)) {
             last = after_last;
-            self.runs.remove(&(number + 1));
         }
         self.runs.insert(first, last);
         while self.runs.len() > runs_max.max(1) {
