@@ -10,7 +10,7 @@ use super::finding::{CheckReport, Finding, FindingKind, TableSize};
 use super::ledger::{RecordCounts, StoredBatches, is_below};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::ledger::{Checkpoint, CheckpointError};
-use crate::maintenance::{MaintenanceError, hour_of};
+use crate::maintenance::MaintenanceError;
 use crate::tables::{
     Flaw, Hour, Recorder, Segments, Store, StoreError, StoreTable, is_of_delta_log, is_part,
     is_unpublished, verify_file,
@@ -154,7 +154,9 @@ impl Check {
         };
         if table == StoreTable::Spans {
             let thinned = files.iter().filter(|(path, _)| Segments::are_thinned(path));
-            let hours: BTreeSet<Hour> = thinned.filter_map(|(path, _)| hour_of(path)).collect();
+            let hours: BTreeSet<Hour> = thinned
+                .filter_map(|(path, _)| Hour::of_object(path.as_ref()))
+                .collect();
             self.report.thinned_hours = hours.len() as u64;
         }
         let mut unknown = None;
@@ -171,7 +173,7 @@ impl Check {
                     StoreTable::Events => last.is_some(),
                     StoreTable::Batches | StoreTable::Kernel | StoreTable::Provenance => false,
                 };
-            if hour_of(&object.0).is_none() {
+            if Hour::of_object(object.0.as_ref()).is_none() {
                 let detail = "it is not in an hour's directory";
                 self.find(FindingKind::StrangeFile, at.clone(), detail);
             }

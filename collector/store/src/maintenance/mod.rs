@@ -27,5 +27,5 @@ mod round;
 mod thinning;
 
 pub use counters::MaintenanceCounters;
-pub use policy::{Job, SETTLED, hour_of, next_job};
+pub use policy::{Job, SETTLED, next_job};
 pub use round::{Care, MaintenanceError, MaintenanceSettings, MergeResult, ThinningSettings};

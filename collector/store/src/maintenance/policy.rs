@@ -39,21 +39,13 @@ pub struct Job {
     pub output: Path,
 }
 
-/// Returns the hour of a table's file by its directory; `None` if the file is in no hour's
-/// directory.
-#[must_use]
-pub fn hour_of(path: &Path) -> Option<Hour> {
-    let directory = path.as_ref().split_once('/')?.1.rsplit_once('/')?.0;
-    Hour::of_directory(directory)
-}
-
 /// Returns the next merge of visible files of one directory; `None` if none is due. `files` must be
 /// in the order of their segments, and include every visible file of the directory between the
 /// first and the last. `is_all` treats every hour as one for which no more records arrive.
 #[must_use]
 pub fn next_job(files: &[(Path, u64)], now_ns: i64, is_all: bool) -> Option<Job> {
     let (first, _) = files.first()?;
-    let end_ns = hour_of(first)?.end_ns();
+    let end_ns = Hour::of_object(first.as_ref())?.end_ns();
     let since_end_ns = now_ns.saturating_sub(end_ns);
     // If there are many files, full tiers are merged first. Otherwise, merged files would be merged
     // again with each following group.

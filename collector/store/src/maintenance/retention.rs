@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use object_store::path::Path;
 
 use super::disk::remove_empty_directories;
-use super::policy::hour_of;
 use super::round::{Care, MaintenanceError};
 use crate::tables::{Hour, Segments, StoreTable};
 
@@ -30,7 +29,7 @@ impl Care {
             for (path, size) in self.store().list(table)? {
                 bytes += size;
                 let is_flushed = Segments::of(&path).is_none_or(|of| of.last < next_segment);
-                if let Some(hour) = hour_of(&path).filter(|_| is_flushed) {
+                if let Some(hour) = Hour::of_object(path.as_ref()).filter(|_| is_flushed) {
                     hours.entry(hour).or_default().push((table, path, size));
                 }
             }

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use object_store::path::Path;
 use stroboscope_analysis::thinning::ThinningRule;
 
-use super::policy::{SETTLED, hour_of};
+use super::policy::SETTLED;
 use super::round::{Care, MaintenanceError, ThinningSettings};
 use crate::tables::{
     Hour, MergeError, Segments, StoreError, StoreTable, ThinningLog, ThinningTask, thin_file,
@@ -52,12 +52,14 @@ impl Care {
         let files = self.store().list_together(&StoreTable::OF_REQUESTS)?;
         let spans = files.first().into_iter().flatten();
         let unthinned = spans.filter(|(path, _)| is_thinnable(path));
-        let hours: BTreeSet<Hour> = unthinned.filter_map(|(path, _)| hour_of(path)).collect();
+        let hours: BTreeSet<Hour> = unthinned
+            .filter_map(|(path, _)| Hour::of_object(path.as_ref()))
+            .collect();
         let is_growing = |hour: Hour| {
             let mut files = files.iter().flatten();
             files.any(|(path, _)| {
                 let is_new = Segments::of(path).is_some_and(|of| of.last >= next_segment);
-                is_new && hour_of(path) == Some(hour)
+                is_new && Hour::of_object(path.as_ref()) == Some(hour)
             })
         };
         for hour in hours {
@@ -193,8 +195,9 @@ fn divided(files: RequestFiles, hour: Hour) -> (RequestFiles, RequestFiles) {
     let near: RangeInclusive<i64> = hour.begin_ns() - 1..=hour.end_ns();
     let is_near = |of: Hour| near.contains(&(of.end_ns() - 1)) || near.contains(&of.begin_ns());
     let of_table = |mut files: Vec<(Path, u64)>| {
-        files.retain(|(path, _)| hour_of(path).is_some_and(is_near));
-        let is_it = |path: &Path| hour_of(path) == Some(hour) && is_thinnable(path);
+        files.retain(|(path, _)| Hour::of_object(path.as_ref()).is_some_and(is_near));
+        let is_it =
+            |path: &Path| Hour::of_object(path.as_ref()) == Some(hour) && is_thinnable(path);
         files.into_iter().partition(|(path, _)| is_it(path))
     };
     files.into_iter().map(of_table).unzip()

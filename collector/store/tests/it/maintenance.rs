@@ -9,7 +9,7 @@ use object_store::path::Path;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_fixtures::batches::{EPOCH_NS, batch};
 use stroboscope_store::maintenance::{
-    Care, Job, MaintenanceCounters, MaintenanceSettings, hour_of, next_job,
+    Care, Job, MaintenanceCounters, MaintenanceSettings, next_job,
 };
 use stroboscope_store::publishing::PublishCounters;
 use stroboscope_store::tables::{
@@ -435,7 +435,9 @@ fn an_hour_that_is_not_published_is_not_too_old() {
     };
     assert_eq!(retain(None), 4);
     let second = store.list(StoreTable::Spans).unwrap().into_iter();
-    let mut hours: Vec<Hour> = second.filter_map(|(path, _)| hour_of(&path)).collect();
+    let mut hours: Vec<Hour> = second
+        .filter_map(|(path, _)| Hour::of_object(path.as_ref()))
+        .collect();
     hours.sort_unstable();
     hours.dedup();
     publishing.set_waiting([hours[1]].into());
