@@ -169,8 +169,7 @@ impl<T: DeclaredTable> Cursor<T> {
             };
             if let Err(reason) = self.fill(&batch, context) {
                 self.runs.clear();
-                self.reader.unread(batch.num_rows());
-                self.reader.fail(reason);
+                self.reader.refuse(&batch, reason);
             }
         }
     }

@@ -133,8 +133,7 @@ pub fn read_kernel(store: &Store, file: &KernelFile) -> (KernelChunk, Option<Dam
         };
         let read = Kernel::read(&batch, &mut text_reader, &mut cells);
         if let Err(reason) = read.and_then(|()| rows::into_chunk(&cells, &texts, &mut chunk)) {
-            reader.unread(batch.num_rows());
-            reader.fail(reason);
+            reader.refuse(&batch, reason);
         }
     }
     (chunk, reader.damage().cloned())

@@ -192,8 +192,7 @@ fn look_at<T: Probable>(
         let traces = match read.and_then(|()| ids(&batch, TRACE_ID)) {
             Ok(traces) => traces,
             Err(reason) => {
-                reader.unread(batch.num_rows());
-                reader.fail(reason);
+                reader.refuse(&batch, reason);
                 break;
             }
         };

@@ -132,8 +132,7 @@ fn read_file(
             texts: &mut texts,
         };
         if let Err(reason) = Provenance::read(&batch, &mut text_reader, &mut cells) {
-            reader.unread(batch.num_rows());
-            reader.fail(reason);
+            reader.refuse(&batch, reason);
             break;
         }
         for cells in cells {

@@ -340,8 +340,7 @@ impl TableReader {
         }
     }
 
-    /// Ends the reading, and records `reason` as damage.
-    pub(super) fn fail(&mut self, reason: String) {
+    fn fail(&mut self, reason: String) {
         self.batches = None;
         self.damage = Some(Damage {
             file: self.file.clone(),
@@ -350,9 +349,10 @@ impl TableReader {
         });
     }
 
-    /// Subtracts rows that were counted as read but are unusable.
-    pub(super) fn unread(&mut self, rows: usize) {
-        self.rows_read = self.rows_read.saturating_sub(rows as u64);
+    /// Ends the reading at an unusable batch, and records `reason` as damage.
+    pub(super) fn refuse(&mut self, batch: &RecordBatch, reason: String) {
+        self.rows_read = self.rows_read.saturating_sub(batch.num_rows() as u64);
+        self.fail(reason);
     }
 
     /// Returns the damage found so far; `None` if there is none.

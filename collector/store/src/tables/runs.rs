@@ -74,10 +74,7 @@ impl<Row> FileRun<Row> {
             };
             match T::read(&batch, &mut reader, &mut cells) {
                 Ok(()) => self.rows = cells.into_iter().map(|cells| row(cells, &texts)).collect(),
-                Err(reason) => {
-                    self.reader.unread(batch.num_rows());
-                    self.reader.fail(reason);
-                }
+                Err(reason) => self.reader.refuse(&batch, reason),
             }
         }
         self.rows.pop_front()

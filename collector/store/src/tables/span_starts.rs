@@ -32,8 +32,7 @@ pub fn visit_span_starts(
     let mut reader = TableReader::open(store, StoreTable::Spans, object, &COLUMNS, budget);
     while let Some(batch) = reader.next_batch() {
         if let Err(reason) = visit_batch(&batch, &mut number, &mut visit) {
-            reader.unread(batch.num_rows());
-            reader.fail(reason);
+            reader.refuse(&batch, reason);
         }
     }
     reader.damage().cloned().map_or(Ok(()), Err)

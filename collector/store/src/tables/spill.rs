@@ -444,10 +444,7 @@ impl<T: DeclaredTable> KeyedBatches for CheckedRun<T> {
             }
             match self.check(&batch) {
                 Ok(checked) => return Ok(Some(checked)),
-                Err(reason) => {
-                    self.reader.unread(batch.num_rows());
-                    self.reader.fail(reason);
-                }
+                Err(reason) => self.reader.refuse(&batch, reason),
             }
         }
         (self.rows, self.context) = (RowLayout::default(), ReadContext::default());
