@@ -97,20 +97,13 @@ pub fn merge_files(
         ..ReadBudget::of(files.len())
     };
     let damaged = |at: usize, reason: String| {
-        let file = files
-            .get(at)
-            .map_or_else(String::new, |(path, _)| store.display(path));
-        MergeError::Damaged(Damage {
-            file,
-            reason,
-            rows_read: 0,
-        })
+        let file = files.get(at).map(|(path, _)| store.display(path));
+        MergeError::Damaged(Damage::new(file.unwrap_or_default(), reason))
     };
     let mut opened = Vec::new();
     for (at, file) in files.iter().enumerate() {
-        opened.push(
-            SortedFile::open(store, table, file, budget).map_err(|reason| damaged(at, reason))?,
-        );
+        let file = SortedFile::open(store, table, file, budget);
+        opened.push(file.map_err(|reason| damaged(at, reason))?);
     }
     let schema = union(table, &opened).map_err(|reason| damaged(0, reason))?;
     let mut merge = RowMerge::of(table, Some(retried));
@@ -122,17 +115,12 @@ pub fn merge_files(
     let expected: u64 = opened.iter().map(SortedFile::rows).sum();
     let mut staged = StagedObject::begin(store, path)?;
     let write = || -> Result<(u64, u64), MergeError> {
-        let mut writer = ArrowWriter::try_new(
-            ChecksumWriter::new(&mut staged),
-            schema,
-            Some(properties(table)?),
-        )?;
+        let to = ChecksumWriter::new(&mut staged);
+        let mut writer = ArrowWriter::try_new(to, schema, Some(properties(table)?))?;
         let mut facts = FactsWriter::of(table, expected);
         let mut rows = 0;
-        while let Some(chunk) = merge
-            .next_chunk()
-            .map_err(|(at, reason)| damaged(at, reason))?
-        {
+        let failed = |(at, reason)| damaged(at, reason);
+        while let Some(chunk) = merge.next_chunk().map_err(failed)? {
             if !goes_on() {
                 return Err(MergeError::Stopped);
             }

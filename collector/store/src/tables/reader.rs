@@ -27,6 +27,10 @@ use super::schema::schema;
 use super::shredding::AttributeColumn;
 use super::values::values;
 
+/// Error for a Parquet file of another program.
+pub(super) const FOREIGN: &str =
+    "it was not written by Stroboscope: its metadata names no schema version";
+
 /// Reason why a file could not be read completely.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Damage {
@@ -34,6 +38,17 @@ pub struct Damage {
     pub reason: String,
     /// Number of rows read before the damage; 0 if they were not counted, as in merges.
     pub rows_read: u64,
+}
+
+impl Damage {
+    /// Returns the damage of a file whose rows were not counted.
+    pub(super) fn new(file: String, reason: String) -> Self {
+        Self {
+            file,
+            reason,
+            rows_read: 0,
+        }
+    }
 }
 
 impl std::fmt::Display for Damage {
@@ -74,19 +89,7 @@ impl TableFile {
         let file = store.display(&object.0);
         let source =
             || ParquetSource::open(store, object, budget).map_err(|error| error.to_string());
-        match guarded(|| open(source()?, table, columns)) {
-            Ok((object, metadata)) => Ok(Self {
-                file,
-                object,
-                metadata,
-                wanted: None,
-            }),
-            Err(reason) => Err(Damage {
-                file,
-                reason,
-                rows_read: 0,
-            }),
-        }
+        Self::of_source(file, source, table, columns)
     }
 
     /// Opens a run: a temporary file with the merged rows of several files. `file` is its name for
@@ -97,18 +100,23 @@ impl TableFile {
         table: StoreTable,
         columns: &[&str],
     ) -> Result<Self, Damage> {
-        match guarded(|| open(run, table, columns)) {
+        Self::of_source(file, || Ok(run), table, columns)
+    }
+
+    fn of_source(
+        file: String,
+        source: impl FnOnce() -> Result<ParquetSource, String>,
+        table: StoreTable,
+        columns: &[&str],
+    ) -> Result<Self, Damage> {
+        match guarded(|| open(source()?, table, columns)) {
             Ok((object, metadata)) => Ok(Self {
                 file,
                 object,
                 metadata,
                 wanted: None,
             }),
-            Err(reason) => Err(Damage {
-                file,
-                reason,
-                rows_read: 0,
-            }),
+            Err(reason) => Err(Damage::new(file, reason)),
         }
     }
 
@@ -167,12 +175,8 @@ impl TableFile {
 
     /// Reports whether any row may begin in `wanted_ns`. Returns true if the times are unknown.
     pub(super) fn may_hold(&self, table: StoreTable, wanted_ns: &RangeInclusive<i64>) -> bool {
-        let found = || {
-            Ok(table
-                .time_column()
-                .and_then(|name| times_ns(self.metadata.metadata(), name)))
-        };
-        let found: Option<(i64, i64)> = guarded(found).unwrap_or_default();
+        let times = |name| times_ns(self.metadata.metadata(), name);
+        let found = guarded(|| Ok(table.time_column().and_then(times))).unwrap_or_default();
         found.is_none_or(|(first_ns, last_ns)| {
             first_ns <= *wanted_ns.end() && *wanted_ns.start() <= last_ns
         })
@@ -196,10 +200,8 @@ impl TableFile {
         let wanted = fields.filter(|(_, field)| is_wanted(field.name(), columns, keys));
         let places = wanted.map(|(place, _)| place);
         let mask = ProjectionMask::roots(self.metadata.parquet_schema(), places);
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
-            self.object.clone(),
-            self.metadata.clone(),
-        );
+        let (object, metadata) = (self.object.clone(), self.metadata.clone());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, metadata);
         builder.with_projection(mask).with_batch_size(batch_rows)
     }
 
@@ -250,14 +252,9 @@ impl TableReader {
         columns: &[&str],
         budget: ReadBudget,
     ) -> Self {
+        let keys = AttributeKeys::none();
         match TableFile::open(store, table, object, columns, budget) {
-            Ok(file) => Self::of(
-                &file,
-                columns,
-                &AttributeKeys::none(),
-                budget,
-                &IdRange::ALL,
-            ),
+            Ok(file) => Self::of(&file, columns, &keys, budget, &IdRange::ALL),
             Err(damage) => Self::of_damage(damage),
         }
     }
@@ -281,17 +278,22 @@ impl TableReader {
         budget: ReadBudget,
         range: &IdRange,
     ) -> Self {
-        let mut reader = Self {
-            file: file.file.clone(),
-            batches: None,
-            rows_read: 0,
-            damage: None,
-        };
-        match guarded(|| file.read(columns, keys, budget.batch_rows, range)) {
-            Ok(batches) => reader.batches = Some(batches),
-            Err(reason) => reader.fail(reason),
+        Self::begin(file, || file.read(columns, keys, budget.batch_rows, range))
+    }
+
+    fn begin(
+        file: &TableFile,
+        read: impl FnOnce() -> Result<ParquetRecordBatchReader, String>,
+    ) -> Self {
+        match guarded(read) {
+            Ok(batches) => Self {
+                file: file.file.clone(),
+                batches: Some(batches),
+                rows_read: 0,
+                damage: None,
+            },
+            Err(reason) => Self::of_damage(Damage::new(file.file.clone(), reason)),
         }
-        reader
     }
 
     /// Creates a reader of the rows of some row groups of `file`.
@@ -302,33 +304,18 @@ impl TableReader {
         budget: ReadBudget,
         groups: Vec<usize>,
     ) -> Self {
-        let mut reader = Self {
-            file: file.file.clone(),
-            batches: None,
-            rows_read: 0,
-            damage: None,
-        };
-        let build = || {
+        Self::begin(file, || {
             let builder = file.builder(columns, keys, budget.batch_rows);
             let batches = builder.with_row_groups(groups).build();
             batches.map_err(|error| error.to_string())
-        };
-        match guarded(build) {
-            Ok(batches) => reader.batches = Some(batches),
-            Err(reason) => reader.fail(reason),
-        }
-        reader
+        })
     }
 
     /// Returns the next rows; `None` at the end of the file, or where damage begins.
     pub fn next_batch(&mut self) -> Option<RecordBatch> {
         let batches = self.batches.as_mut()?;
-        match guarded(|| {
-            batches
-                .next()
-                .transpose()
-                .map_err(|error| error.to_string())
-        }) {
+        let mut next = || batches.next().transpose();
+        match guarded(|| next().map_err(|error| error.to_string())) {
             Ok(batch) => {
                 self.rows_read += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
                 batch
@@ -371,45 +358,35 @@ fn open(
     // Ignores the Arrow schema that is embedded in the file, because its decoder may panic on
     // damaged bytes, and the schema is known. Skips the page index if the whole file is in memory,
     // because it then saves no reads.
-    let pages = if object.is_whole() {
-        PageIndexPolicy::Skip
-    } else {
-        PageIndexPolicy::Optional
+    let pages = match object.is_whole() {
+        true => PageIndexPolicy::Skip,
+        false => PageIndexPolicy::Optional,
     };
     let skip = ArrowReaderOptions::new()
         .with_skip_arrow_metadata(true)
         .with_page_index_policy(pages);
     let found = ArrowReaderMetadata::load(&object, skip).map_err(text)?;
     let about = found.metadata().file_metadata().key_value_metadata();
-    let version = about.and_then(|pairs| {
-        pairs
-            .iter()
-            .find(|pair| pair.key == VERSION_KEY)?
-            .value
-            .clone()
-    });
-    let version = match version.as_deref().map(str::parse::<u32>) {
+    let version = about
+        .into_iter()
+        .flatten()
+        .find(|pair| pair.key == VERSION_KEY);
+    let version = version.and_then(|pair| pair.value.as_deref());
+    let version = match version.map(str::parse::<u32>) {
         Some(Ok(version)) if version <= SCHEMA_VERSION => version,
         Some(Ok(version)) => {
             return Err(format!(
                 "its schema version {version} is newer than this program's {SCHEMA_VERSION}"
             ));
         }
-        _ => {
-            return Err(
-                "it was not written by Stroboscope: its metadata names no schema version"
-                    .to_owned(),
-            );
-        }
+        _ => return Err(FOREIGN.to_owned()),
     };
     let has = |name: &str| found.schema().index_of(name).is_ok();
     let ours = schema(table);
     // A file of an older version may lack columns that were added later, which are all nullable.
     let may_lack = |name: &str| {
-        version < SCHEMA_VERSION
-            && ours
-                .field_with_name(name)
-                .is_ok_and(|field| field.is_nullable())
+        let declared = ours.field_with_name(name);
+        version < SCHEMA_VERSION && declared.is_ok_and(|field| field.is_nullable())
     };
     if let Some(missing) = columns.iter().find(|name| !has(name) && !may_lack(name)) {
         return Err(format!("it has no column {missing}"));

@@ -20,7 +20,7 @@ use super::objects::Store;
 use super::parquet_source::ParquetSource;
 use super::partition::StoreTable;
 use super::read_budget::ReadBudget;
-use super::reader::guarded;
+use super::reader::{FOREIGN, guarded};
 use super::row_merge::{KeyedBatches, SortKey};
 use super::schema::schema;
 use super::shredding::{fold, folded};
@@ -31,9 +31,6 @@ const TEXT_COLUMNS: &str = "text:";
 
 /// Part of the error for a file with a later schema version.
 pub(super) const NEWER: &str = "is newer than this program";
-/// Error for a Parquet file of another program.
-pub(super) const FOREIGN: &str =
-    "it was not written by Stroboscope: its metadata names no schema version";
 /// Prefix of the keys of our metadata.
 const OWN_KEYS: &str = "stroboscope.";
 

@@ -57,13 +57,7 @@ pub(crate) fn thin_file(
     (of, log): (&ThinningTask, &mut ThinningLog),
     goes_on: &dyn Fn() -> bool,
 ) -> Result<ThinnedFile, MergeError> {
-    let damaged = |reason: String| {
-        MergeError::Damaged(Damage {
-            file: store.display(&file.0),
-            reason,
-            rows_read: 0,
-        })
-    };
+    let damaged = |reason: String| MergeError::Damaged(Damage::new(store.display(&file.0), reason));
     let budget = ReadBudget::of(1);
     let opened = SortedFile::open(store, table, file, budget).map_err(damaged)?;
     let schema = union(table, std::slice::from_ref(&opened)).map_err(damaged)?;
@@ -71,9 +65,8 @@ pub(crate) fn thin_file(
         StoreTable::Spans => with_tracestate(&schema),
         _ => schema,
     };
-    let mut batches = opened
-        .batches(&schema, budget.batch_rows)
-        .map_err(damaged)?;
+    let batches = opened.batches(&schema, budget.batch_rows);
+    let mut batches = batches.map_err(damaged)?;
     let mut decisions = log.read()?;
     let mut staged = StagedObject::begin(store, path)?;
     let write = || -> Result<ThinnedFile, MergeError> {
@@ -106,10 +99,8 @@ pub(crate) fn thin_file(
             writer.write(&kept)?;
         }
         if rows != opened.rows() {
-            return Err(damaged(format!(
-                "it has {rows} rows, not {}",
-                opened.rows()
-            )));
+            let expected = opened.rows();
+            return Err(damaged(format!("it has {rows} rows, not {expected}")));
         }
         seal(&mut writer, facts)?;
         let ratio = KeyValue::new(THINNED_KEY.to_owned(), of.ratio.to_string());
@@ -166,14 +157,9 @@ fn reweighted(
             continue;
         };
         let may_have_it = |members: &&str| members.contains(TRACE_STATE) || members.contains('\\');
-        let found = members
-            .filter(|_| known.is_none())
-            .filter(may_have_it)
-            .and_then(|members| without_text(members, TRACE_STATE));
-        let (rest, in_json) = match found {
-            Some((rest, in_json)) => (rest, in_json),
-            None => (members.map(str::to_owned), String::new()),
-        };
+        let unknown = members.filter(|_| known.is_none()).filter(may_have_it);
+        let found = unknown.and_then(|members| without_text(members, TRACE_STATE));
+        let (rest, in_json) = found.unwrap_or_else(|| (members.map(str::to_owned), String::new()));
         let known = known.unwrap_or(&in_json);
         new_states.append_value(rule.tracestate(*of, known));
         new_json.push(rest);

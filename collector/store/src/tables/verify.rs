@@ -12,8 +12,9 @@ use super::id_range::row_groups;
 use super::objects::Store;
 use super::partition::StoreTable;
 use super::read_budget::ReadBudget;
+use super::reader::FOREIGN;
 use super::row_merge::KeyedBatches as _;
-use super::sorted_file::{FOREIGN, NEWER, SortedFile, union};
+use super::sorted_file::{NEWER, SortedFile, union};
 
 /// Problem that makes a file unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
