@@ -24,6 +24,14 @@ pub(super) struct ReadContext {
 }
 
 impl ReadContext {
+    /// Returns the state of a reader of the selected attributes.
+    pub(super) fn of(keys: &AttributeKeys) -> Self {
+        Self {
+            keys: keys.clone(),
+            ..Self::default()
+        }
+    }
+
     fn attribute_values(&mut self, column: Option<&StringArray>, row: usize) -> AttributeValues {
         let Some(column) = column.filter(|column| column.is_valid(row)) else {
             return AttributeValues::new();

@@ -45,6 +45,7 @@ mod stored_operations;
 mod texts;
 mod thinned_file;
 mod thinning_log;
+mod threads;
 mod trace_files;
 mod trace_room;
 mod trace_rows;

@@ -18,6 +18,7 @@ use super::read_budget::ReadBudget;
 use super::reader::{Damage, TableFile, TableReader};
 use super::row_group_facts::RowGroupFacts;
 use super::schema::{Events, Spans};
+use super::threads::on_threads;
 use super::trace_files::TraceFiles;
 
 /// Search criteria for up to 64 kinds of rows, one bit each.
@@ -84,27 +85,14 @@ impl TraceFiles {
             }
             probed
         };
-        let work = &work;
         let mut probed = ProbeResult::default();
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads)
-                .map(|first| scope.spawn(move || work(first)))
-                .collect();
-            for worker in workers {
-                match worker.join() {
-                    Ok(found) => probed.merge(found),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-        });
-        probed
-            .groups
-            .sort_by(|a, b| (&a.file, a.group).cmp(&(&b.file, b.group)));
+        let found = on_threads(threads, work).into_iter();
+        found.for_each(|found| probed.merge(found));
+        let groups = &mut probed.groups;
+        groups.sort_by(|a, b| (&a.file, a.group).cmp(&(&b.file, b.group)));
         probed
     }
-}
 
-impl TraceFiles {
     /// Returns the attributes that rows of the files may have in columns of their own, from the
     /// statistics. If a file also stores attributes as JSON, includes all that are selected by key.
     #[must_use]
@@ -182,10 +170,7 @@ fn look_at<T: Probable>(
     }
     let columns = RowLayout::<T>::columns(keys);
     let mut reader = TableReader::of_groups(file, &columns, keys, ReadBudget::of(1), wanted);
-    let mut context = ReadContext {
-        keys: keys.clone(),
-        ..ReadContext::default()
-    };
+    let mut context = ReadContext::of(keys);
     let (mut rows, mut records) = (RowLayout::<T>::default(), TraceRecords::default());
     while let Some(batch) = reader.next_batch() {
         let read = rows.fill(&batch, &mut context);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::RecordBatch;
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{FieldRef, Schema, SchemaRef};
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -34,6 +34,7 @@ use super::row_merge::{KeyedBatches, RowMerge, SortKey};
 use super::schema::schema;
 use super::shredding::{AttributeColumn, folded};
 use super::sorted_file::{conform, keys};
+use super::threads::on_threads;
 use super::values::values;
 use super::write::properties_with;
 
@@ -79,6 +80,7 @@ pub(super) struct OpenedFiles {
     pub(super) skipped: usize,
 }
 
+#[derive(Clone)]
 enum Input {
     Object((Path, u64)),
     Run { run: TableFile, bytes: u64 },
@@ -92,14 +94,8 @@ impl Input {
     }
 }
 
-/// Result of merging a group of files.
-#[derive(Default)]
-struct MergedGroup {
-    run: Option<(TableFile, u64)>,
-    damage: Vec<Damage>,
-    read: usize,
-    skipped: usize,
-}
+/// Run of the files of a group (`None` if they have no selected rows), and the counts of the files.
+type MergedGroup = (Option<Input>, OpenedFiles);
 
 /// Opens the files of a table, and merges the smallest first if there are too many.
 ///
@@ -120,13 +116,7 @@ pub(super) fn open_files<T: DeclaredTable>(
     }
     let budget = ReadBudget::of(inputs.len());
     for input in inputs {
-        opened.files.extend(wanted.open(
-            input,
-            budget,
-            &mut opened.damage,
-            &mut opened.read,
-            &mut opened.skipped,
-        ));
+        wanted.open(input, budget, &mut opened);
     }
     Ok(opened)
 }
@@ -162,35 +152,21 @@ impl SpillRequest<'_> {
         }
     }
 
-    fn open(
-        &self,
-        input: Input,
-        budget: ReadBudget,
-        damage: &mut Vec<Damage>,
-        read: &mut usize,
-        skipped: &mut usize,
-    ) -> Option<TableFile> {
+    fn open(&self, input: Input, budget: ReadBudget, opened: &mut OpenedFiles) {
         let object = match input {
             Input::Object(object) => object,
-            Input::Run { run, .. } => return Some(run),
+            Input::Run { run, .. } => return opened.files.push(run),
         };
         match TableFile::open(self.store, self.table, &object, self.columns, budget) {
-            Ok(file) if file.may_hold(self.table, &self.times_ns) => {
-                if let Some(flaw) = self.flaw(&object, &file) {
-                    damage.push(flaw);
-                    return None;
+            Ok(file) if !file.may_hold(self.table, &self.times_ns) => opened.skipped += 1,
+            Ok(file) => match self.flaw(&object, &file) {
+                Some(flaw) => opened.damage.push(flaw),
+                None => {
+                    opened.read += 1;
+                    opened.files.push(file);
                 }
-                *read += 1;
-                Some(file)
-            }
-            Ok(_) => {
-                *skipped += 1;
-                None
-            }
-            Err(flaw) => {
-                damage.push(flaw);
-                None
-            }
+            },
+            Err(flaw) => opened.damage.push(flaw),
         }
     }
 
@@ -207,11 +183,7 @@ impl SpillRequest<'_> {
             Ok(false) => checksum::BROKEN.to_owned(),
             Err(reason) => reason,
         };
-        Some(Damage {
-            file: self.store.display(&object.0),
-            reason,
-            rows_read: 0,
-        })
+        Some(Damage::new(self.store.display(&object.0), reason))
     }
 
     /// Merges enough of the smallest files to bring the number of files within the limit. If one
@@ -238,7 +210,7 @@ impl SpillRequest<'_> {
             groups.len()
         );
         let next = AtomicUsize::new(0);
-        let work = || -> Result<Vec<(usize, MergedGroup)>, StoreError> {
+        let work = |_| -> Result<Vec<(usize, MergedGroup)>, StoreError> {
             let mut made = Vec::new();
             while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let files = group.iter().map(|at| &inputs[*at]);
@@ -248,26 +220,12 @@ impl SpillRequest<'_> {
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = cores.min(WORKERS_MAX).min(groups.len());
-        let made = std::thread::scope(|scope| -> Result<Vec<(usize, MergedGroup)>, StoreError> {
-            let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
-            let mut made = work();
-            for other in others {
-                match other.join() {
-                    Ok(more) => {
-                        made = made.and_then(|mut made| {
-                            made.extend(more?);
-                            Ok(made)
-                        });
-                    }
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            made
-        })?;
+        let made: Result<Vec<_>, StoreError> = on_threads(workers, work).into_iter().collect();
+        let made = made?;
         let mut kept: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();
         smallest.iter().for_each(|at| kept[*at] = None);
-        for (at, merged) in made {
-            kept[at] = merged.run.map(|(run, bytes)| Input::Run { run, bytes });
+        for (at, (run, merged)) in made.into_iter().flatten() {
+            kept[at] = run;
             opened.damage.extend(merged.damage);
             opened.read += merged.read;
             opened.skipped += merged.skipped;
@@ -280,29 +238,16 @@ impl SpillRequest<'_> {
         &self,
         inputs: impl ExactSizeIterator<Item = &'i Input>,
     ) -> Result<MergedGroup, StoreError> {
-        let mut merged = MergedGroup::default();
+        let mut opened = OpenedFiles::default();
         let count = inputs.len();
         let budget = ReadBudget {
             batch_rows: (ROWS_TOGETHER / count.max(1)).clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX),
             ..ReadBudget::of(count * WORKERS_MAX)
         };
-        let mut files = Vec::with_capacity(count);
         for input in inputs {
-            let input = match input {
-                Input::Object(object) => Input::Object(object.clone()),
-                Input::Run { run, bytes } => Input::Run {
-                    run: run.clone(),
-                    bytes: *bytes,
-                },
-            };
-            let MergedGroup {
-                damage,
-                read,
-                skipped,
-                ..
-            } = &mut merged;
-            files.extend(self.open(input, budget, damage, read, skipped));
+            self.open(input.clone(), budget, &mut opened);
         }
+        let files = std::mem::take(&mut opened.files);
         let schema = self.union(&files);
         let mut merge = RowMerge::of(self.table, None);
         for file in &files {
@@ -312,10 +257,7 @@ impl SpillRequest<'_> {
                 schema: schema.clone(),
                 last: None,
                 rows: RowLayout::default(),
-                context: ReadContext {
-                    keys: self.keys.clone(),
-                    ..ReadContext::default()
-                },
+                context: ReadContext::of(self.keys),
             };
             merge.add(run).map_err(StoreError::Run)?;
         }
@@ -329,34 +271,28 @@ impl SpillRequest<'_> {
         let to = BufWriter::with_capacity(1 << 20, to);
         let mut writer = ArrowWriter::try_new(to, schema, Some(properties)).map_err(parquet)?;
         let mut rows = 0;
-        while let Some(chunk) = merge
-            .next_chunk()
-            .map_err(|(_, reason)| StoreError::Run(reason))?
-        {
+        let failed = |(_, reason)| StoreError::Run(reason);
+        while let Some(chunk) = merge.next_chunk().map_err(failed)? {
             rows += chunk.num_rows();
             writer.write(&chunk).map_err(parquet)?;
         }
-        merged.damage.extend(
-            merge
-                .inputs()
-                .filter_map(|run| run.reader.damage().cloned()),
-        );
+        let damage = merge.inputs().filter_map(|run| run.reader.damage());
+        opened.damage.extend(damage.cloned());
         if rows == 0 {
-            return Ok(merged);
+            return Ok((None, opened));
         }
         let file = writer.into_inner().map_err(parquet)?.into_inner();
         let file = file.map_err(|error| at_directory(error.to_string()))?;
-        let bytes = file
-            .metadata()
+        let about = file.metadata();
+        let bytes = about
             .map_err(|error| at_directory(error.to_string()))?
             .len();
         let name = format!("a temporary run of {count} files of {}", self.table.name());
         let source = ParquetSource::of_file(self.store, Path::from(&*name), bytes, file);
         match TableFile::of_run(name, source, self.table, self.columns) {
-            Ok(run) => merged.run = Some((run, bytes)),
-            Err(damage) => return Err(at_directory(damage.reason)),
+            Ok(run) => Ok((Some(Input::Run { run, bytes }), opened)),
+            Err(damage) => Err(at_directory(damage.reason)),
         }
-        Ok(merged)
     }
 
     /// Returns the schema of a run: the selected columns of the table, and the attribute columns of
@@ -365,13 +301,11 @@ impl SpillRequest<'_> {
         let mut more = std::collections::BTreeMap::new();
         let mut counts = std::collections::BTreeMap::new();
         for file in files {
-            let fields = file.schema().fields().iter().filter(|field| {
-                AttributeColumn::of_name(field.name()).is_some()
-                    && is_wanted(field.name(), &[], self.keys)
-            });
-            for field in fields {
-                more.entry(field.name().clone())
-                    .or_insert_with(|| field.clone());
+            for field in file.schema().fields() {
+                let name = field.name();
+                if AttributeColumn::of_name(name).is_some() && is_wanted(name, &[], self.keys) {
+                    more.entry(name.clone()).or_insert_with(|| field.clone());
+                }
             }
             for (name, count) in values(file.metadata()) {
                 *counts.entry(name).or_insert(0) += count;
@@ -382,10 +316,8 @@ impl SpillRequest<'_> {
             more.remove(&name);
         }
         let declared = schema(self.table);
-        let wanted = declared
-            .fields()
-            .iter()
-            .filter(|field| self.columns.contains(&field.name().as_str()));
+        let is_read = |field: &&FieldRef| self.columns.contains(&field.name().as_str());
+        let wanted = declared.fields().iter().filter(is_read);
         let fields: Vec<_> = wanted.cloned().chain(more.into_values()).collect();
         Arc::new(Schema::new(fields))
     }
@@ -402,12 +334,9 @@ pub(super) fn temporary_file(store: &Store) -> Result<(PathBuf, File), StoreErro
         return Ok((directory, file));
     }
     let directory = std::env::temp_dir();
-    match tempfile::tempfile_in(&directory) {
+    match tempfile::tempfile_in(&directory).map_err(|error| error.to_string()) {
         Ok(file) => Ok((directory, file)),
-        Err(error) => Err(StoreError::Temporary {
-            directory,
-            reason: error.to_string(),
-        }),
+        Err(reason) => Err(StoreError::Temporary { directory, reason }),
     }
 }
 

@@ -16,6 +16,7 @@ use super::operations::{COLUMNS, OperationFacts, OperationScan};
 use super::partition::StoreTable;
 use super::read_budget::ReadBudget;
 use super::reader::{TableFile, TableReader};
+use super::threads::on_threads;
 
 /// Key of the metadata entry. Its number increases with every change of the rules by which facts
 /// are found, also of the rule for names. Readers scan files that lack the current entry.
@@ -120,23 +121,17 @@ pub fn operation_facts(store: &Store, threads: usize) -> Result<OperationFacts, 
     let files = store.list(StoreTable::Spans)?;
     let budget = ReadBudget::of(threads.max(1));
     let next = AtomicUsize::new(0);
-    let work = || {
+    let work = |_| {
         let mut found = OperationFacts::default();
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
             found.merge(facts_of(store, file, budget));
         }
         found
     };
-    let others = threads.min(files.len()).saturating_sub(1);
-    Ok(std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
-        let mut found = work();
-        for worker in workers {
-            match worker.join() {
-                Ok(more) => found.merge(more),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
+    let found = on_threads(threads.min(files.len()), work).into_iter();
+    let merged = found.reduce(|mut found, more| {
+        found.merge(more);
         found
-    }))
+    });
+    Ok(merged.unwrap_or_default())
 }

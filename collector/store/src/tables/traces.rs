@@ -110,10 +110,7 @@ impl TraceFiles {
     #[must_use]
     pub fn read(&self, range: &IdRange, together: usize) -> TraceReader {
         let budget = ReadBudget::of(self.side_by_side() * together.max(1));
-        let mut context = ReadContext {
-            keys: self.keys().clone(),
-            ..ReadContext::default()
-        };
+        let mut context = ReadContext::of(self.keys());
         let spans = MergeByTrace::of(self.span_files(), budget, range, &mut context);
         let events = MergeByTrace::of(self.event_files(), budget, range, &mut context);
         TraceReader {
