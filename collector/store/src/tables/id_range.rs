@@ -27,10 +27,7 @@ impl IdRange {
     /// Returns the range of one trace.
     #[must_use]
     pub const fn only(id: u128) -> Self {
-        Self {
-            from: id,
-            below: id.checked_add(1),
-        }
+        Self::from_to(id, id)
     }
 
     /// Returns the range between two ids, both inclusive.
@@ -71,19 +68,15 @@ pub(super) struct RowGroupIds {
 }
 
 fn id(bytes: Option<&[u8]>) -> Option<u128> {
-    bytes
-        .and_then(|bytes| <[u8; 16]>::try_from(bytes).ok())
-        .map(u128::from_be_bytes)
+    Some(u128::from_be_bytes(bytes?.try_into().ok()?))
 }
 
 /// Returns the range of trace ids and the number of rows of each row group. Without statistics, the
 /// range is unbounded.
 pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
-    let of = |group: &parquet::file::metadata::RowGroupMetaData| {
-        let statistics = group
-            .columns()
-            .get(TRACE_ID)
-            .and_then(|column| column.statistics());
+    let of = |group: &RowGroupMetaData| {
+        let column = group.columns().get(TRACE_ID);
+        let statistics = column.and_then(|column| column.statistics());
         RowGroupIds {
             least: id(statistics.and_then(|found| found.min_bytes_opt())).unwrap_or(0),
             greatest: id(statistics.and_then(|found| found.max_bytes_opt())).unwrap_or(u128::MAX),
@@ -165,23 +158,15 @@ fn pages(
     else {
         return None;
     };
-    let pages = metadata
-        .offset_index()?
-        .get(group)?
-        .get(TRACE_ID)?
-        .page_locations();
-    let begins = pages
-        .iter()
-        .map(|page| usize::try_from(page.first_row_index).unwrap_or(0));
+    let index = metadata.offset_index()?.get(group)?.get(TRACE_ID)?;
+    let pages = index.page_locations().iter();
+    let begins = pages.map(|page| usize::try_from(page.first_row_index).unwrap_or(0));
     let ends = begins.clone().skip(1).chain([rows]);
     let selector = |(page, (begin, end)): (usize, (usize, usize))| {
         let (least, greatest) = (id(ids.min_value(page)), id(ids.max_value(page)));
-        let overlaps = overlaps(least.unwrap_or(0), greatest.unwrap_or(u128::MAX));
-        let rows = end.saturating_sub(begin);
-        if overlaps {
-            RowSelector::select(rows)
-        } else {
-            RowSelector::skip(rows)
+        RowSelector {
+            row_count: end.saturating_sub(begin),
+            skip: !overlaps(least.unwrap_or(0), greatest.unwrap_or(u128::MAX)),
         }
     };
     Some(begins.zip(ends).enumerate().map(selector).collect())
@@ -233,8 +218,8 @@ pub(super) fn between(within: &IdRange, mut cuts: Vec<u128>) -> Vec<IdRange> {
     cuts.retain(|cut| *cut > within.from && within.below.is_none_or(|below| *cut < below));
     let froms = [within.from].into_iter().chain(cuts.iter().copied());
     let belows = cuts.iter().copied().map(Some).chain([within.below]);
-    froms
-        .zip(belows)
+    let ranges = froms.zip(belows);
+    ranges
         .map(|(from, below)| IdRange { from, below })
         .collect()
 }

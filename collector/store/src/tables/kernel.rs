@@ -80,21 +80,15 @@ pub fn write_kernel(store: &Store, chunk: &KernelChunk) -> Result<WrittenObjects
 /// # Errors
 /// Returns an error if the store cannot be listed.
 pub fn list_kernel(store: &Store) -> Result<Vec<KernelFile>, StoreError> {
-    let mut files: Vec<KernelFile> = store
-        .list(StoreTable::Kernel)?
-        .into_iter()
-        .filter_map(named)
-        .collect();
+    let listed = store.list(StoreTable::Kernel)?.into_iter();
+    let mut files: Vec<KernelFile> = listed.filter_map(named).collect();
     files.sort_by_key(|file| (file.recording, file.covers_ns));
     Ok(files)
 }
 
 fn named(object: (Path, u64)) -> Option<KernelFile> {
-    let name = object
-        .0
-        .filename()?
-        .strip_prefix("rec-")?
-        .strip_suffix(".parquet")?;
+    let name = object.0.filename()?.strip_prefix("rec-")?;
+    let name = name.strip_suffix(".parquet")?;
     let mut parts = name.splitn(3, '-');
     let recording = u128::from_str_radix(parts.next()?, 16).ok()?;
     let covers_ns = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -108,14 +102,8 @@ fn named(object: (Path, u64)) -> Option<KernelFile> {
 /// Reads a chunk. If the file is damaged, returns the rows before the damage, and the damage.
 #[must_use]
 pub fn read_kernel(store: &Store, file: &KernelFile) -> (KernelChunk, Option<Damage>) {
-    let columns = cell_columns::<Kernel>();
-    let mut reader = TableReader::open(
-        store,
-        StoreTable::Kernel,
-        &file.object,
-        &columns,
-        ReadBudget::of(1),
-    );
+    let (columns, budget) = (cell_columns::<Kernel>(), ReadBudget::of(1));
+    let mut reader = TableReader::open(store, StoreTable::Kernel, &file.object, &columns, budget);
     let mut chunk = KernelChunk {
         recording: file.recording,
         covers_ns: file.covers_ns,

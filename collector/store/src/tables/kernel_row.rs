@@ -3,9 +3,10 @@
 use crate::record::StringId;
 
 /// Kind of a row in the table `kernel`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum RowKind {
+    #[default]
     Enter,
     Exit,
     Switch,
@@ -65,7 +66,7 @@ impl RowKind {
 }
 
 /// Row to write to the table `kernel`; `None` becomes null.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct KernelRow {
     pub(super) recording: u128,
     pub(super) host: StringId,

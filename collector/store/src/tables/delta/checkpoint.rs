@@ -42,9 +42,8 @@ pub(super) fn checkpoint<'a>(
         ("metaData", one_row(metadata_columns(metadata)?, 1, rows)?),
         ("add", file_rows(&files)?),
     ];
-    let batch = RecordBatch::try_from_iter_with_nullable(
-        columns.map(|(name, column)| (name, column, true)),
-    )?;
+    let columns = columns.map(|(name, column)| (name, column, true));
+    let batch = RecordBatch::try_from_iter_with_nullable(columns)?;
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), None)?;
     writer.write(&batch)?;
@@ -113,6 +112,7 @@ fn metadata_columns(of: &MetaData) -> Result<Columns, ArrowError> {
         ("provider", text(&of.format.provider)),
         ("options", maps([&of.format.options].into_iter())?),
     ];
+    let created: ArrayRef = Arc::new(Int64Array::from(vec![of.created_time]));
     Ok(vec![
         ("id", text(&of.id)),
         ("name", text(&of.name)),
@@ -120,10 +120,7 @@ fn metadata_columns(of: &MetaData) -> Result<Columns, ArrowError> {
         ("schemaString", text(&of.schema_string)),
         ("partitionColumns", list(&of.partition_columns)),
         ("configuration", maps([&of.configuration].into_iter())?),
-        (
-            "createdTime",
-            Arc::new(Int64Array::from(vec![of.created_time])),
-        ),
+        ("createdTime", created),
     ])
 }
 
@@ -139,15 +136,13 @@ fn file_rows(files: &[&AddFile]) -> Result<ArrayRef, ArrowError> {
         let values = with_nulls().map(|file| file.map(of));
         Arc::new(values.collect::<StringArray>()) as ArrayRef
     };
+    let size = |file: &AddFile| i64::try_from(file.size).unwrap_or(i64::MAX);
     let changes = with_nulls().map(|file| file.map(|_| false));
     let partitions = with_nulls().map(|file| file.map_or(&none, |file| &file.partition_values));
     let columns = vec![
         ("path", texts(|file| &file.path)),
         ("partitionValues", maps(partitions)?),
-        (
-            "size",
-            number(|file| i64::try_from(file.size).unwrap_or(i64::MAX)),
-        ),
+        ("size", number(size)),
         ("modificationTime", number(|file| file.modification_time)),
         ("dataChange", Arc::new(changes.collect::<BooleanArray>())),
         ("stats", texts(|file| &file.stats)),

@@ -16,6 +16,9 @@ use crate::tables::reader::{Damage, TableFile};
 
 /// Name of the directory of a table's log.
 pub const DELTA_LOG: &str = "_delta_log";
+/// Ends of the names of commits and of checkpoints, after the version.
+const COMMIT: &str = ".json";
+const CHECKPOINT: &str = ".checkpoint.parquet";
 /// Object by which readers find the newest checkpoint.
 const LAST_CHECKPOINT: &str = "_last_checkpoint";
 /// Number of commits after which a commit states the whole table again, with a checkpoint. Limits
@@ -42,7 +45,7 @@ pub enum DeltaError {
 }
 
 /// Result of an update of a log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DeltaCommit {
     /// Newest version of the log; `None` if it has none, because there is no file to list.
     pub version: Option<u64>,
@@ -118,7 +121,7 @@ impl DeltaLog {
     /// The log may have the commit nevertheless, for example if only writing its checkpoint failed.
     pub fn update(&mut self, store: &Store, now_ms: i64) -> Result<DeltaCommit, DeltaError> {
         let names = names(store, self.table)?;
-        if self.known.as_ref().map(|known| known.version) != newest(&names) {
+        if self.known.as_ref().map(|known| known.version) != versions(&names, COMMIT).max() {
             self.known = read(store, self.table, &names)?;
         }
         let (known, table) = (self.known.as_ref(), self.table);
@@ -144,11 +147,9 @@ impl DeltaLog {
         let old_files = known.map(|known| &known.files);
         let is_new =
             |file: &&AddFile| old_files.is_none_or(|old| old.get(&file.path) != Some(file));
-        let removed: Vec<&String> = old_files
-            .into_iter()
-            .flat_map(|old| old.keys())
-            .filter(|path| !next.files.contains_key(*path))
-            .collect();
+        let old_paths = old_files.into_iter().flat_map(|old| old.keys());
+        let removed = old_paths.filter(|path| !next.files.contains_key(*path));
+        let removed: Vec<&String> = removed.collect();
         commit.added = next.files.values().filter(is_new).count();
         commit.removed = removed.len();
         commit.version = known.map(|known| known.version);
@@ -192,11 +193,8 @@ impl DeltaLog {
         let lines = actions
             .iter()
             .map(|action| serde_json::to_string(action).unwrap_or_default() + "\n");
-        put(
-            store,
-            object(table, &commit_name(next.version)),
-            lines.collect::<String>().into_bytes(),
-        )?;
+        let lines = lines.collect::<String>().into_bytes();
+        put(store, object(table, &commit_name(next.version)), lines)?;
         if is_whole && next.version > 0 {
             put_checkpoint(store, table, &next, &names)?;
         }
@@ -220,39 +218,23 @@ impl LogState {
 
     /// Updates the files to those of the table. Adds the columns of new files, from their footers.
     fn follow(&mut self, store: &Store, table: StoreTable, listed: &[ObjectMeta]) -> DeltaCommit {
-        let mut commit = DeltaCommit {
-            version: None,
-            files: 0,
-            added: 0,
-            removed: 0,
-            left_out_columns: BTreeSet::new(),
-            damage: Vec::new(),
-        };
+        let mut commit = DeltaCommit::default();
         let mut files = BTreeMap::new();
         for meta in listed {
             let Some(path) = meta.location.as_ref().strip_prefix(table.name()) else {
                 continue;
             };
             let path = path.trim_start_matches('/');
+            let known = self.files.remove(path);
             // The flusher may replace a file after a crash.
-            let known = self
-                .files
-                .remove(path)
-                .filter(|known| known.size == meta.size);
-            let file = match known {
-                Some(known) => known,
-                None => {
-                    match self.read_file(store, table, meta, path, &mut commit.left_out_columns) {
-                        Ok(Some(file)) => file,
-                        Ok(None) => continue,
-                        Err(damage) => {
-                            commit.damage.push(damage);
-                            continue;
-                        }
-                    }
-                }
+            let read = match known.filter(|known| known.size == meta.size) {
+                Some(known) => Ok(Some(known)),
+                None => self.read_file(store, table, meta, path, &mut commit.left_out_columns),
             };
-            files.insert(path.to_owned(), file);
+            match read {
+                Ok(file) => files.extend(file.map(|file| (path.to_owned(), file))),
+                Err(damage) => commit.damage.push(damage),
+            }
         }
         self.files = files;
         self.metadata.schema_string = self.schema.json();
@@ -277,11 +259,8 @@ impl LogState {
         let file = TableFile::open(store, table, &object, &[], ReadBudget::of(1))?;
         self.schema
             .add(file.schema(), |name| _ = left_out.insert(name.to_owned()));
-        let names = file
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str());
+        let fields = file.schema().fields().iter();
+        let names = fields.map(|field| field.name().as_str());
         let times = names.filter(|name| name.ends_with("_ns"));
         Ok(Some(AddFile {
             path: path.to_owned(),
@@ -321,11 +300,11 @@ fn object(table: StoreTable, name: &str) -> Path {
 }
 
 fn commit_name(version: u64) -> String {
-    format!("{version:020}.json")
+    format!("{version:020}{COMMIT}")
 }
 
 fn checkpoint_name(version: u64) -> String {
-    format!("{version:020}.checkpoint.parquet")
+    format!("{version:020}{CHECKPOINT}")
 }
 
 fn put(store: &Store, path: Path, bytes: Vec<u8>) -> Result<(), StoreError> {
@@ -336,23 +315,16 @@ fn put(store: &Store, path: Path, bytes: Vec<u8>) -> Result<(), StoreError> {
 /// Returns the names of the objects of a log.
 fn names(store: &Store, table: StoreTable) -> Result<BTreeSet<String>, StoreError> {
     let listed = store.list_under(&directory(table))?;
-    Ok(listed
-        .iter()
-        .filter_map(|meta| meta.location.filename().map(str::to_owned))
-        .collect())
+    let names = listed.iter().filter_map(|meta| meta.location.filename());
+    Ok(names.map(str::to_owned).collect())
 }
 
-/// Returns the version of a commit or a checkpoint; `None` for other names.
-fn version_of(name: &str, suffix: &str) -> Option<u64> {
-    let digits = name.strip_suffix(suffix)?;
-    digits.parse().ok().filter(|_| digits.len() == 20)
-}
-
-fn newest(names: &BTreeSet<String>) -> Option<u64> {
-    names
-        .iter()
-        .filter_map(|name| version_of(name, ".json"))
-        .max()
+/// Returns the versions of the commits or of the checkpoints among some names.
+fn versions(names: &BTreeSet<String>, suffix: &str) -> impl Iterator<Item = u64> {
+    names.iter().filter_map(move |name| {
+        let digits = name.strip_suffix(suffix)?;
+        digits.parse().ok().filter(|_| digits.len() == 20)
+    })
 }
 
 /// Reads the newest version of a log; `None` if it has no versions.
@@ -361,7 +333,7 @@ fn read(
     table: StoreTable,
     names: &BTreeSet<String>,
 ) -> Result<Option<LogState>, DeltaError> {
-    let Some(newest) = newest(names) else {
+    let Some(newest) = versions(names, COMMIT).max() else {
         return Ok(None);
     };
     // Reads from the newest commit back to one that states the whole table.
@@ -413,9 +385,8 @@ fn read_commit(store: &Store, table: StoreTable, version: u64) -> Result<Vec<Act
     let bytes = store
         .known(&path)?
         .ok_or_else(|| unusable(store, table, version, "it is missing"))?;
-    let lines = bytes
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty());
+    let lines = bytes.split(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| !line.is_empty());
     let parsed: Result<Vec<Action>, _> = lines.map(serde_json::from_slice).collect();
     parsed.map_err(|error| unusable(store, table, version, &error.to_string()))
 }
@@ -445,23 +416,13 @@ fn put_checkpoint(
     };
     let last = serde_json::to_vec(&last).unwrap_or_default();
     put(store, object(table, LAST_CHECKPOINT), last)?;
-    let checkpoints = || {
-        names
-            .iter()
-            .filter_map(|name| version_of(name, ".checkpoint.parquet"))
-    };
-    let Some(previous) = checkpoints().max() else {
+    let Some(previous) = versions(names, CHECKPOINT).max() else {
         return Ok(());
     };
-    let commits = names.iter().filter_map(|name| version_of(name, ".json"));
-    let old = commits
-        .filter(|version| *version < previous)
-        .map(commit_name);
-    let old = old.chain(
-        checkpoints()
-            .filter(|version| *version < previous)
-            .map(checkpoint_name),
-    );
+    let is_old = |version: &u64| *version < previous;
+    let commits = versions(names, COMMIT).filter(is_old).map(commit_name);
+    let checkpoints = versions(names, CHECKPOINT).filter(is_old);
+    let old = commits.chain(checkpoints.map(checkpoint_name));
     store.remove(&old.map(|name| object(table, &name)).collect::<Vec<_>>())
 }
 

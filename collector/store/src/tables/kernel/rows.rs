@@ -28,9 +28,9 @@ struct RowMaker<'a> {
 impl<'a> RowMaker<'a> {
     fn new(chunk: &'a KernelChunk) -> Self {
         let mut strings = Strings::default();
-        RowKind::ALL
-            .into_iter()
-            .for_each(|kind| _ = strings.intern(kind.name()));
+        for kind in RowKind::ALL {
+            strings.intern(kind.name());
+        }
         let host = strings.intern(&chunk.host);
         Self {
             chunk,
@@ -47,48 +47,22 @@ impl<'a> RowMaker<'a> {
             host: self.host,
             time_ns: self.chunk.clocks.wall_ns(monotonic_ns),
             monotonic_ns,
-            cpu: 0,
-            tid: 0,
             kind,
-            process: None,
-            name: None,
-            call: None,
-            call_name: None,
-            args: [None; 6],
-            result: None,
-            state: None,
-            other: None,
-            other_process: None,
-            other_name: None,
-            owner: None,
+            ..KernelRow::default()
         }
     }
 
     fn name(&mut self, name: Name) -> Option<StringId> {
         let Self { strings, names, .. } = self;
-        let id = || {
-            *names
-                .entry(name)
-                .or_insert_with(|| strings.intern(&name.to_string()))
-        };
-        (!name.is_empty()).then(id)
+        let mut intern = || strings.intern(&name.to_string());
+        (!name.is_empty()).then(|| *names.entry(name).or_insert_with(&mut intern))
     }
 
     fn set_call(&mut self, row: &mut KernelRow, call: u32) {
-        let Self {
-            chunk,
-            strings,
-            calls,
-            ..
-        } = self;
-        let intern = || {
-            chunk
-                .architecture
-                .call_name(call)
-                .map(|name| strings.intern(name))
-        };
+        let name = self.chunk.architecture.call_name(call);
+        let intern = || name.map(|name| self.strings.intern(name));
         row.call = Some(call);
-        row.call_name = *calls.entry(call).or_insert_with(intern);
+        row.call_name = *self.calls.entry(call).or_insert_with(intern);
     }
 }
 
@@ -112,22 +86,14 @@ fn counts(first: u64, counts: LossCounts) -> [Option<u64>; 6] {
 /// Returns all rows of a chunk in order of time, with their texts.
 pub(super) fn of_chunk(chunk: &KernelChunk) -> (Vec<KernelRow>, Strings) {
     let mut maker = RowMaker::new(chunk);
-    let begin_ns = chunk
-        .events
-        .iter()
-        .map(|event| event.ts_ns)
-        .chain(chunk.windows.iter().map(|w| w.open_ns));
-    let mut about = maker.row(RowKind::Recording, begin_ns.min().unwrap_or(0));
+    let begins_ns = chunk.events.iter().map(|event| event.ts_ns);
+    let begins_ns = begins_ns.chain(chunk.windows.iter().map(|window| window.open_ns));
+    let mut about = maker.row(RowKind::Recording, begins_ns.min().unwrap_or(0));
     about.args = counts(chunk.burst_config, chunk.lost);
     about.call_name = Some(maker.strings.intern(architecture_name(chunk.architecture)));
     let mut rows = vec![about];
-    rows.extend(
-        chunk
-            .clocks
-            .samples()
-            .iter()
-            .map(|sample| of_clock(&maker, sample)),
-    );
+    let samples = chunk.clocks.samples().iter();
+    rows.extend(samples.map(|sample| of_clock(&maker, sample)));
     rows.extend(chunk.windows.iter().map(|window| of_window(&maker, window)));
     rows.extend(chunk.events.iter().map(|event| of_event(&mut maker, event)));
     // The sort is stable, so a thread's introduction stays before the event with the same time.
@@ -232,20 +198,14 @@ pub(super) fn into_chunk(
             Some(text) => format!("it has rows of an unknown kind {text:?}"),
             None => "it has a row without a kind".to_owned(),
         };
-        let kind = row
-            .kind
-            .among(&kinds)
-            .copied()
-            .flatten()
-            .ok_or_else(unknown)?;
+        let kind = row.kind.among(&kinds).copied().flatten();
+        let kind = kind.ok_or_else(unknown)?;
         if chunk.host.is_empty() {
             chunk.host = row.host.of(texts).unwrap_or_default().to_string();
         }
         if kind == RowKind::Recording {
-            let known = row
-                .call_name
-                .of(texts)
-                .and_then(|name| architecture_named(&name));
+            let name = row.call_name.of(texts);
+            let known = name.and_then(|name| architecture_named(&name));
             chunk.architecture = known.ok_or("its processor architecture is unknown")?;
         }
         let name = |index: TextIndex| index.among(&names).copied().unwrap_or_default();
