@@ -99,15 +99,13 @@ impl EventAttacher {
                 |owner: RecordOwner| matches!(owner, RecordOwner::Span(id) if copied.contains(&id));
             let mut seen = HashSet::default();
             let mut is_new = |of: &ElementRecord| seen.insert((of.owner, of.element.clone()));
-            trace
-                .elements
-                .retain(|of| !is_copied(of.owner) || is_new(of));
+            let elements = &mut trace.elements;
+            elements.retain(|of| !is_copied(of.owner) || is_new(of));
             let mut seen = HashSet::default();
             let mut is_new =
                 |of: &AttributeRecord| seen.insert((of.owner, of.key.clone(), of.value.clone()));
-            trace
-                .attributes
-                .retain(|of| !is_copied(of.owner) || is_new(of));
+            let attributes = &mut trace.attributes;
+            attributes.retain(|of| !is_copied(of.owner) || is_new(of));
         }
         (all - trace.spans.len()) as u64
     }
@@ -129,11 +127,8 @@ impl EventAttacher {
         match (span_id, task) {
             (0, Some(task)) => {
                 // The owner refers to the event by index for now; see `tell_events_apart`.
-                attach_attributes(
-                    trace,
-                    RecordOwner::Event(trace.events.len() as u32),
-                    attributes,
-                );
+                let owner = RecordOwner::Event(trace.events.len() as u32);
+                attach_attributes(trace, owner, attributes);
                 trace.events.push(EventRecord {
                     host,
                     ts_ns: time_ns,
@@ -254,21 +249,17 @@ fn tell_events_apart(trace: &mut TraceRecords) {
         attributes,
         ..
     } = trace;
-    let mut owners: Vec<&mut RecordOwner> = elements
-        .iter_mut()
-        .map(|element| &mut element.owner)
-        .chain(attributes.iter_mut().map(|attribute| &mut attribute.owner))
-        .collect();
+    let of_elements = elements.iter_mut().map(|element| &mut element.owner);
+    let of_attributes = attributes.iter_mut().map(|attribute| &mut attribute.owner);
+    let mut owners: Vec<&mut RecordOwner> = of_elements.chain(of_attributes).collect();
     if owners.is_empty() || events.is_empty() {
         return;
     }
     let mut order: Vec<usize> = (0..events.len()).collect();
     // The sort is stable: among events with equal numbers, the one that was read first stays first.
     order.sort_by_key(|at| events[*at].seq);
-    if order
-        .windows(2)
-        .any(|pair| events[pair[0]].seq == events[pair[1]].seq)
-    {
+    let is_same = |pair: &[usize]| events[pair[0]].seq == events[pair[1]].seq;
+    if order.windows(2).any(is_same) {
         // Events that are equal in all fields keep equal numbers, because they count as one event
         // that was sent twice.
         let mut alike: foldhash::HashMap<EventRecord, u32> = foldhash::HashMap::default();

@@ -164,9 +164,8 @@ pub fn parse_attributes(
         return Some(AttributeValues::new());
     }
     let mut json = serde_json::Deserializer::from_str(json);
-    let values = json
-        .deserialize_map(AttributeVisitor { keys, intern })
-        .ok()?;
+    let values = json.deserialize_map(AttributeVisitor { keys, intern });
+    let values = values.ok()?;
     json.end().ok().map(|()| values)
 }
 

@@ -48,21 +48,15 @@ pub fn read_batches_of(
     };
     let opened = open_files::<Batches>(&wanted, files.to_vec())?;
     let budget = ReadBudget::of(opened.files.len());
-    let readers = opened
-        .files
-        .iter()
-        .map(|file| TableReader::of(file, &columns, &keys, budget, &IdRange::ALL));
+    let read = |file| TableReader::of(file, &columns, &keys, budget, &IdRange::ALL);
     let damaged = opened.damage.into_iter().map(TableReader::of_damage);
-    Ok(Merge::new(
-        readers.chain(damaged).map(FileRun::new).collect(),
-    ))
+    let readers = opened.files.iter().map(read).chain(damaged);
+    Ok(Merge::new(readers.map(FileRun::new).collect()))
 }
 
 /// Returns the damage that the reading has found so far.
 #[must_use]
 pub fn damage_of(rows: &SortedRows<BatchRead>) -> Vec<Damage> {
-    rows.runs()
-        .iter()
-        .filter_map(|run| run.damage().cloned())
-        .collect()
+    let runs = rows.runs().iter();
+    runs.filter_map(|run| run.damage().cloned()).collect()
 }

@@ -67,10 +67,9 @@ pub(super) fn seal<W: Write + Send>(
     writer.flush()?;
     writer.sync()?;
     writer.append_key_value_metadata(writer.inner().said());
-    let facts = facts.and_then(FactsWriter::finish);
-    facts
-        .into_iter()
-        .for_each(|entry| writer.append_key_value_metadata(entry));
+    if let Some(entry) = facts.and_then(FactsWriter::finish) {
+        writer.append_key_value_metadata(entry);
+    }
     Ok(())
 }
 
@@ -86,19 +85,15 @@ pub(super) fn holds(
         return Ok(true);
     };
     let parsed = said.split_once(' ').and_then(|(sum, bytes)| {
-        Some((
-            u32::from_str_radix(sum, 16).ok()?,
-            bytes.parse::<u64>().ok()?,
-        ))
+        let sum = u32::from_str_radix(sum, 16).ok()?;
+        Some((sum, bytes.parse::<u64>().ok()?))
     });
     let (expected, bytes) = parsed.ok_or("its checksum is malformed")?;
     let (mut sum, mut at) = (crc32fast::Hasher::new(), 0);
     while at < bytes {
         let end = bytes.min(at + CHUNK_BYTES);
-        let chunk = store
-            .range(path, at..end)
-            .map_err(|error| error.to_string())?;
-        sum.update(&chunk);
+        let chunk = store.range(path, at..end);
+        sum.update(&chunk.map_err(|error| error.to_string())?);
         at = end;
     }
     Ok(sum.finalize() == expected)

@@ -64,11 +64,8 @@ pub(super) fn fields<T: DeclaredTable>() -> Fields {
 
 /// Returns the names of the columns that cells are built from.
 pub(super) fn cell_columns<T: DeclaredTable>() -> Vec<&'static str> {
-    infos::<T>()
-        .into_iter()
-        .filter(|info| info.is_cell)
-        .map(|info| info.name)
-        .collect()
+    let cells = infos::<T>().into_iter().filter(|info| info.is_cell);
+    cells.map(|info| info.name).collect()
 }
 
 /// Converts rows to the Arrow columns of a table, in the order of the file.
@@ -76,10 +73,8 @@ pub(super) fn write_columns<T: DeclaredTable>(
     rows: &[T::Row],
     texts: &TextColumns,
 ) -> Result<Vec<ArrayRef>, ArrowError> {
-    T::COLUMNS
-        .iter()
-        .map(|column| (column.write)(rows, texts))
-        .collect()
+    let write = |column: &Column<T::Row>| (column.write)(rows, texts);
+    T::COLUMNS.iter().map(write).collect()
 }
 
 /// Declares a table: `pub(super) NAME(row: ROW) => struct CELLS { … }`, with an entry for

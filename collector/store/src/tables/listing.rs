@@ -1,5 +1,7 @@
 //! Consistent listings of objects, even while another process replaces and deletes them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt as _};
@@ -49,10 +51,8 @@ impl Store {
         tables: &[StoreTable],
     ) -> Result<Vec<Vec<(Path, u64)>>, StoreError> {
         let object = |meta: ObjectMeta| (meta.location, meta.size);
-        let listed = self.snapshots(tables)?.into_iter();
-        Ok(listed
-            .map(|files| files.into_iter().map(object).collect())
-            .collect())
+        let objects = |files: Vec<ObjectMeta>| files.into_iter().map(object).collect();
+        Ok(self.snapshots(tables)?.into_iter().map(objects).collect())
     }
 
     /// Lists the objects of a table with all their metadata.
@@ -105,12 +105,9 @@ impl Store {
             }
             let deleting = paths_in(before.deleting.as_ref());
             for files in &mut listed {
-                let mut out: std::collections::BTreeSet<Path> =
-                    covered(files.iter().map(|meta| &meta.location))
-                        .into_keys()
-                        .cloned()
-                        .collect();
-                out.extend(deleting.iter().cloned());
+                let out = covered(files.iter().map(|meta| &meta.location));
+                let out = out.into_keys().chain(&deleting).cloned();
+                let out: BTreeSet<Path> = out.collect();
                 files.retain(|meta| !out.contains(&meta.location));
             }
             return Ok(listed);
@@ -120,14 +117,10 @@ impl Store {
     /// Returns the state that must not change during a listing. Reads the generations last, because
     /// they change before the other objects are removed.
     fn state(&self, tables: &[StoreTable]) -> Result<ListingState, StoreError> {
-        let (deleting, thinning) = (
-            self.known(&Path::from(DELETING))?,
-            self.known(&Path::from(THINNING))?,
-        );
         let generations = tables.iter().map(|table| self.generation(*table));
         Ok(ListingState {
-            deleting,
-            thinning,
+            deleting: self.known(&Path::from(DELETING))?,
+            thinning: self.known(&Path::from(THINNING))?,
             generations: generations.collect::<Result<_, _>>()?,
         })
     }
@@ -190,19 +183,15 @@ impl Store {
     /// Returns an error if the store cannot be listed.
     pub fn covered(&self, table: StoreTable) -> Result<Vec<CoveredObject>, StoreError> {
         let files = self.list_all(table, &self.begun_thinning()?)?;
-        let bytes: std::collections::BTreeMap<&Path, u64> = files
-            .iter()
-            .map(|meta| (&meta.location, meta.size))
-            .collect();
+        let bytes = files.iter().map(|meta| (&meta.location, meta.size));
+        let bytes: BTreeMap<&Path, u64> = bytes.collect();
         let object = |path: &Path| (path.clone(), bytes.get(path).copied().unwrap_or(0));
-        let out = covered(files.iter().map(|meta| &meta.location));
-        Ok(out
-            .into_iter()
-            .map(|(file, by)| CoveredObject {
-                file: object(file),
-                by: object(by),
-            })
-            .collect())
+        let covered = covered(files.iter().map(|meta| &meta.location)).into_iter();
+        let objects = covered.map(|(file, by)| CoveredObject {
+            file: object(file),
+            by: object(by),
+        });
+        Ok(objects.collect())
     }
 
     /// Returns the objects in `replaced/` that `file` replaced. Omits those that another of these
@@ -214,14 +203,10 @@ impl Store {
         let Some((directory, _)) = file.as_ref().rsplit_once('/') else {
             return Ok(Vec::new());
         };
-        let mut found: Vec<Path> = self
-            .list_under(&replaced(&Path::from(directory)))?
-            .into_iter()
-            .map(|meta| meta.location)
-            .collect();
+        let listed = self.list_under(&replaced(&Path::from(directory)))?;
+        let mut found: Vec<Path> = listed.into_iter().map(|meta| meta.location).collect();
         found.retain(|path| Segments::of(path).is_some_and(|of| segments.covers(of)));
-        let out: std::collections::BTreeSet<Path> =
-            covered(found.iter()).into_keys().cloned().collect();
+        let out: BTreeSet<Path> = covered(found.iter()).into_keys().cloned().collect();
         found.retain(|path| !out.contains(path));
         Ok(found)
     }
@@ -251,13 +236,11 @@ impl Store {
     /// Reads a whole object; `None` if it does not exist.
     pub(super) fn known(&self, path: &Path) -> Result<Option<Bytes>, StoreError> {
         if let Some((root, disk)) = self.local_root().zip(self.local_disk()) {
-            return match disk.read(&root.join(path.as_ref())) {
+            let path = root.join(path.as_ref());
+            return match disk.read(&path) {
                 Ok(bytes) => Ok(Some(bytes.into())),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-                Err(source) => Err(StoreError::Directory {
-                    path: root.join(path.as_ref()),
-                    source,
-                }),
+                Err(source) => Err(StoreError::Directory { path, source }),
             };
         }
         let read = async { self.objects().get(path).await?.bytes().await };
@@ -315,10 +298,7 @@ struct ListingState {
 
 /// Parses the paths in an object that names files.
 fn paths_in(said: Option<&Bytes>) -> Vec<Path> {
-    let lines = said.and_then(|bytes| std::str::from_utf8(bytes).ok());
-    lines
-        .into_iter()
-        .flat_map(str::lines)
-        .map(Path::from)
-        .collect()
+    let text = said.and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let lines = text.into_iter().flat_map(str::lines);
+    lines.map(Path::from).collect()
 }

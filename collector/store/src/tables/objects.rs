@@ -163,9 +163,8 @@ impl Store {
     /// Returns an error if the object cannot be written. No partial object is visible then.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) -> Result<(), StoreError> {
         let Some(directory) = &self.local else {
-            self.runtime
-                .block_on(self.objects.put(path, PutPayload::from(bytes)))?;
-            return Ok(());
+            let put = self.objects.put(path, PutPayload::from(bytes));
+            return Ok(self.runtime.block_on(put).map(drop)?);
         };
         let path = directory.root.join(path.as_ref());
         let published = directory.publish(&path, &bytes);
@@ -198,22 +197,18 @@ impl Store {
         let Some(Directory { root, disk }) = &self.local else {
             return Ok(());
         };
-        let mut directories = std::collections::BTreeSet::new();
+        let mut directories = BTreeSet::new();
         for path in paths {
             let file = root.join(path.as_ref());
-            directories.extend(
-                file.ancestors()
-                    .skip(1)
-                    .take_while(|directory| directory.starts_with(root))
-                    .map(FsPath::to_owned),
-            );
+            let above = file.ancestors().skip(1);
+            let within = above.take_while(|directory| directory.starts_with(root));
+            directories.extend(within.map(FsPath::to_owned));
         }
-        directories
-            .into_iter()
-            .try_for_each(|path| match disk.sync(&path) {
-                Err(source) if !is_fine(&source) => Err(StoreError::Sync { path, source }),
-                _ => Ok(()),
-            })
+        let mut directories = directories.into_iter();
+        directories.try_for_each(|path| match disk.sync(&path) {
+            Err(source) if !is_fine(&source) => Err(StoreError::Sync { path, source }),
+            _ => Ok(()),
+        })
     }
 
     /// Removes objects durably. A missing object is no error.
@@ -367,8 +362,8 @@ pub fn is_unpublished(path: &Path) -> bool {
 pub(super) fn create(disk: &dyn Disk, path: &FsPath) -> io::Result<Box<dyn DiskFile>> {
     match disk.create(path, IfThere::Empty) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            path.parent()
-                .map_or(Ok(()), |above| disk.create_directories(above))?;
+            let above = path.parent();
+            above.map_or(Ok(()), |above| disk.create_directories(above))?;
             disk.create(path, IfThere::Empty)
         }
         created => created,

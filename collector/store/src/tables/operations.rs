@@ -183,12 +183,8 @@ fn add_operations(batch: &RecordBatch, found: &mut OperationFacts) -> Result<(),
     for row in 0..batch.num_rows() {
         let (is_root, flags) = (parents.value(row) == 0, flags.value(row));
         let kind = flags & OF_KIND;
-        let keys = (
-            services.keys().value(row),
-            names.keys().value(row),
-            is_root,
-            kind,
-        );
+        let (service, name) = (services.keys().value(row), names.keys().value(row));
+        let keys = (service, name, is_root, kind);
         // Skips spans with keys that were seen in this batch, usually most spans, and spans that
         // the SDK did not record.
         if last == Some(keys) || seen.contains(&keys) || id(&processes, row) == 0 {
@@ -215,9 +211,8 @@ fn add_operations(batch: &RecordBatch, found: &mut OperationFacts) -> Result<(),
 
 pub(super) fn text(column: &DictionaryArray<Int32Type>, row: usize) -> &str {
     let texts = column.values().as_any().downcast_ref::<StringArray>();
-    column
-        .key(row)
-        .zip(texts)
-        .filter(|(key, texts)| texts.is_valid(*key))
-        .map_or("", |(key, texts)| texts.value(key))
+    match column.key(row).zip(texts) {
+        Some((key, texts)) if texts.is_valid(key) => texts.value(key),
+        _ => "",
+    }
 }

@@ -70,10 +70,8 @@ impl ParquetSource {
 
     fn range(&self, start: u64, end: u64) -> ParquetResult<Bytes> {
         if start > end || end > self.size_bytes {
-            return Err(ParquetError::EOF(format!(
-                "bytes {start}..{end} of {}",
-                self.size_bytes
-            )));
+            let all = self.size_bytes;
+            return Err(ParquetError::EOF(format!("bytes {start}..{end} of {all}")));
         }
         if start == end {
             return Ok(Bytes::new());
@@ -81,18 +79,13 @@ impl ParquetSource {
         if let Some(whole) = &self.whole {
             return Ok(whole.slice(start as usize..end as usize));
         }
-        let open = || {
-            self.file
-                .clone()
-                .or_else(|| self.store.file(&self.path).map(Arc::new))
-        };
-        let Some(file) = open() else {
+        let open = || self.store.file(&self.path).map(Arc::new);
+        let Some(file) = self.file.clone().or_else(open) else {
             let read = self.store.range(&self.path, start..end);
             return read.map_err(|error| ParquetError::External(Box::new(error)));
         };
         let mut bytes = vec![0; (end - start) as usize];
-        file.read_exact_at(&mut bytes, start)
-            .map_err(|error| ParquetError::External(Box::new(error)))?;
+        file.read_exact_at(&mut bytes, start)?;
         Ok(bytes.into())
     }
 }
@@ -129,14 +122,10 @@ pub(super) struct ReadAhead {
 impl Read for ReadAhead {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.ahead.is_empty() && self.next < self.object.size_bytes {
-            let end = self
-                .next
-                .saturating_add(READ_AHEAD_BYTES)
-                .min(self.object.size_bytes);
-            self.ahead = self
-                .object
-                .range(self.next, end)
-                .map_err(io::Error::other)?;
+            let end = self.next.saturating_add(READ_AHEAD_BYTES);
+            let end = end.min(self.object.size_bytes);
+            let ahead = self.object.range(self.next, end);
+            self.ahead = ahead.map_err(io::Error::other)?;
             self.next = end;
         }
         let count = out.len().min(self.ahead.len());

@@ -81,10 +81,8 @@ impl Hour {
     #[must_use]
     pub fn directory(self) -> String {
         let (year, month, day) = civil_date(self.0.div_euclid(24));
-        format!(
-            "date={year:04}-{month:02}-{day:02}/hour={:02}",
-            self.0.rem_euclid(24)
-        )
+        let hour = self.0.rem_euclid(24);
+        format!("date={year:04}-{month:02}-{day:02}/hour={hour:02}")
     }
 
     /// Parses the hour from a directory of the form that [`Hour::directory`] returns; `None` for
@@ -123,11 +121,8 @@ impl Hour {
     /// Returns the path of the object `name` of `table` in this hour.
     #[must_use]
     pub fn path(self, table: StoreTable, name: &str) -> Path {
-        Path::from(format!(
-            "{}/{}/{name}.parquet",
-            table.name(),
-            self.directory()
-        ))
+        let (table, directory) = (table.name(), self.directory());
+        Path::from(format!("{table}/{directory}/{name}.parquet"))
     }
 }
 
@@ -142,11 +137,7 @@ fn civil_date(days: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
-    let month = if month_shifted < 10 {
-        month_shifted + 3
-    } else {
-        month_shifted - 9
-    };
+    let month = (month_shifted + 2) % 12 + 1;
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 

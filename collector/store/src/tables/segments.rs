@@ -109,14 +109,10 @@ pub(super) fn covered<'a>(files: impl Iterator<Item = &'a Path>) -> BTreeMap<&'a
     let mut directories: BTreeMap<&str, Vec<(Segments, &Path)>> = BTreeMap::new();
     for path in files {
         if let Some(segments) = Segments::of(path) {
-            let directory = path
-                .as_ref()
-                .rsplit_once('/')
-                .map_or("", |(directory, _)| directory);
-            directories
-                .entry(directory)
-                .or_default()
-                .push((segments, path));
+            let parts = path.as_ref().rsplit_once('/');
+            let directory = parts.map_or("", |(directory, _)| directory);
+            let files = directories.entry(directory).or_default();
+            files.push((segments, path));
         }
     }
     let mut covered = BTreeMap::new();
