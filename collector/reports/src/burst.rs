@@ -180,7 +180,8 @@ impl BurstPlan {
         let pattern = config.pattern_ms();
         let request_max = pattern.map(|(_, period_ms)| tenth(period_ms));
         let request_whole_max = burst_ms.map(tenth);
-        let ns = |of: Option<Duration>| of.map(|of| of.as_nanos() as u64);
+        let ns =
+            |of: Option<Duration>| of.map(|of| u64::try_from(of.as_nanos()).unwrap_or(u64::MAX));
         Self {
             config: config.bits(),
             config_binary: format!("{:#b}", config.bits()),

@@ -71,5 +71,5 @@ pub(crate) struct CdfRow {
 rows! {
     CdfRow as row, "slack_cdf": "Cumulative share of requests by their slack.";
     share: Share, "of requests at most" = row.share;
-    slack_ns: DurationNs, "slack" = row.most_ns as f64;
+    slack_ns: DurationNs, "slack" = row.most_ns;
 }

@@ -146,10 +146,10 @@ rows! {
     calls: Count, "calls" = row.calls;
     failed: Count, "failed calls" = (row.failed > 0).then_some(row.failed);
     failed_share: Share, "of its calls" = (row.failed > 0).then_some(row.failed as f64 / row.calls as f64);
-    p50_ns: DurationNs, "p50" = row.latency.p50_ns as f64;
-    p95_ns: DurationNs, "p95" = row.latency.p95_ns as f64;
-    p99_ns: DurationNs, "p99" = row.latency.p99_ns as f64;
-    longest_ns: DurationNs, "longest" = row.latency.max_ns as f64;
+    p50_ns: DurationNs, "p50" = row.latency.p50_ns;
+    p95_ns: DurationNs, "p95" = row.latency.p95_ns;
+    p99_ns: DurationNs, "p99" = row.latency.p99_ns;
+    longest_ns: DurationNs, "longest" = row.latency.max_ns;
     example: Request, "in" = row.longest_in.as_deref();
 }
 

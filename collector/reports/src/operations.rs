@@ -87,10 +87,10 @@ rows! {
     spans: Count, "times" = row.spans;
     failed: Count, "failed" = (row.failed > 0).then_some(row.failed);
     failed_share: Share, "of them" = (row.failed > 0).then_some(row.failed as f64 / row.spans as f64);
-    p50_ns: DurationNs, "p50" = row.duration.p50_ns as f64;
-    p95_ns: DurationNs, "p95" = row.duration.p95_ns as f64;
-    p99_ns: DurationNs, "p99" = row.duration.p99_ns as f64;
-    longest_ns: DurationNs, "longest" = row.duration.max_ns as f64;
+    p50_ns: DurationNs, "p50" = row.duration.p50_ns;
+    p95_ns: DurationNs, "p95" = row.duration.p95_ns;
+    p99_ns: DurationNs, "p99" = row.duration.p99_ns;
+    longest_ns: DurationNs, "longest" = row.duration.max_ns;
     example: Request, "in" = row.longest_in.as_deref();
 }
 

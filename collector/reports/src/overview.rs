@@ -123,7 +123,7 @@ rows! {
     HeatmapRow as row, "heatmap": "Requests that began in one span of time and took about as long.";
     from_ns: Instant, "from" = row.from_ns;
     until_ns: Instant, "until" = row.until_ns;
-    latency_from_ns: DurationNs, "latency from" = row.latency_from_ns as f64;
+    latency_from_ns: DurationNs, "latency from" = row.latency_from_ns;
     latency_until_ns: DurationNs, "latency to" = row.latency_until_ns.map(|ns| ns as f64);
     requests: Count, "requests" = row.requests;
     example: Request, "one of them" = &*row.example;
@@ -136,9 +136,9 @@ rows! {
     until_ns: Instant, "until" = row.1.from_ns.saturating_add(row.0.column_ns);
     requests: Count, "requests" = row.1.requests;
     failed: Count, "failed" = row.1.failed;
-    p50_ns: DurationNs, "p50" = row.1.p50_ns as f64;
-    p95_ns: DurationNs, "p95" = row.1.p95_ns as f64;
-    p99_ns: DurationNs, "p99" = row.1.p99_ns as f64;
+    p50_ns: DurationNs, "p50" = row.1.p50_ns;
+    p95_ns: DurationNs, "p95" = row.1.p95_ns;
+    p99_ns: DurationNs, "p99" = row.1.p99_ns;
 }
 
 rows! {

@@ -96,7 +96,7 @@ rows! {
     RequestRow as row, "requests": "A request; the slowest or the latest come first.";
     trace: Request, "request" = &*row.trace;
     root: Text, "root operation" = &*row.root;
-    latency_ns: DurationNs, "took" = row.latency_ns as f64;
+    latency_ns: DurationNs, "took" = row.latency_ns;
     start_ns: Instant, "began (UTC)" = row.start_ns;
     spans: Count, "spans" = row.spans;
     services: Count, "services" = row.services;

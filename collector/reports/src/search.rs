@@ -302,7 +302,7 @@ impl FoundBurst {
 rows! {
     FoundRequest as row, "found_requests": "A request that a formula matches, or may match, and the matching spans.";
     trace: Request, "request" = &*row.trace;
-    latency_ns: DurationNs, "latency" = row.latency_ns as f64;
+    latency_ns: DurationNs, "latency" = row.latency_ns;
     because: Text, "because of" = &*row.because;
     sure: Flag, "sure" = row.sure;
     root: Text, "root" = &*row.root;
@@ -310,7 +310,7 @@ rows! {
 
 rows! {
     FoundBurst as row, "found_bursts": "A burst that a formula matches, or may match, and the matching spans.";
-    open_ns: DurationNs, "since the first" = row.open_ns as f64;
+    open_ns: DurationNs, "since the first" = row.open_ns;
     length_ns: DurationNs, "length" = (row.close_ns - row.open_ns) as f64;
     requests: Text, "has" = &*row.requests;
     because: Text, "because of" = &*row.because;

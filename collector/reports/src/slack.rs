@@ -163,7 +163,7 @@ impl Bucket {
 
 rows! {
     Bucket as row, "slack_validation": "Requests of about the same slack, and whether a slower server makes them slower.";
-    slack_max_ns: DurationNs, "slack up to" = row.slack_max_ns as f64;
+    slack_max_ns: DurationNs, "slack up to" = row.slack_max_ns;
     requests: Count, "requests" = row.requests;
     correlation: Number, "correlation" = row.correlation;
 }

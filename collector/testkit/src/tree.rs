@@ -26,8 +26,8 @@ rows! {
     SpanRow as row, "spans": "A span of a trace.";
     span: Text, "span" = Cell::Nested(row.depth, row.name.clone());
     service: Text, "service" = row.service.as_deref();
-    from_ns: DurationNs, "from" = row.from_ns as f64;
-    takes_ns: DurationNs, "takes" = row.takes_ns as f64;
+    from_ns: DurationNs, "from" = row.from_ns;
+    takes_ns: DurationNs, "takes" = row.takes_ns;
     critical_ns: DurationNs, "critical" = row.critical_ns.map(|ns| ns as f64);
     attributes: Text, "attributes" = Some(&*row.attributes).filter(|text| !text.is_empty());
 }

@@ -102,6 +102,23 @@ pub enum Cell {
     Flag(bool),
 }
 
+impl Cell {
+    /// Converts a whole number to the cell of a column of real numbers, such as durations.
+    #[must_use]
+    pub fn of_kind(self, kind: Kind) -> Self {
+        use Kind::{DifferenceNs, DurationNs, Mean, Number, Probability, Share};
+        let is_real = matches!(
+            kind,
+            DurationNs | DifferenceNs | Share | Number | Mean | Probability
+        );
+        match self {
+            Self::Count(whole) if is_real => Self::Real(whole as f64),
+            Self::Instant(whole) if is_real => Self::Real(whole as f64),
+            cell => cell,
+        }
+    }
+}
+
 impl From<u64> for Cell {
     fn from(count: u64) -> Self {
         Self::Count(count)
@@ -201,7 +218,7 @@ macro_rules! rows {
             fn cells(&self) -> ::std::vec::Vec<$crate::show::Cell> {
                 let $row = self;
                 $($($setup)*)?
-                vec![$($crate::show::Cell::from($cell)),*]
+                vec![$($crate::show::Cell::from($cell).of_kind($crate::show::Kind::$kind)),*]
             }
         }
     };
@@ -223,6 +240,19 @@ pub struct Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Visit(u64);
+
+    rows! {
+        Visit as row, "visits": "Visits of a place.";
+        visits: Count, "visits" = row.0;
+        longest_ns: DurationNs, "longest" = Some(row.0);
+    }
+
+    #[test]
+    fn whole_nanoseconds_are_durations() {
+        assert_eq!(Visit(7).cells(), [Cell::Count(7), Cell::Real(7.0)]);
+    }
 
     #[test]
     fn deep_levels_are_numbered() {

@@ -187,9 +187,9 @@ rows! {
     AcrossRow as row, "across": "A segment of a critical path across requests, or the time in a queue.";
     request: Request, "request" = row.request.as_str();
     what: Text, "segment" = row.what.as_str();
-    from_ns: DurationNs, "from" = row.from_ns as f64;
-    duration_ns: DurationNs, "takes" = row.duration_ns as f64;
-    wait_ns: DurationNs, "after waiting" = row.wait_ns as f64;
+    from_ns: DurationNs, "from" = row.from_ns;
+    duration_ns: DurationNs, "takes" = row.duration_ns;
+    wait_ns: DurationNs, "after waiting" = row.wait_ns;
 }
 
 impl Across {

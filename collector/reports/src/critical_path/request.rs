@@ -166,10 +166,10 @@ impl Request {
 rows! {
     Timing as row, "request": "A segment of one request.";
     segment: Segment, "segment" = &row.segment;
-    from_ns: DurationNs, "from" = row.from_ns as f64;
-    duration_ns: DurationNs, "takes" = row.duration_ns as f64;
-    wait_ns: DurationNs, "after waiting" = row.wait_ns as f64;
-    slack_ns: DurationNs, "slack" = row.slack_ns as f64;
+    from_ns: DurationNs, "from" = row.from_ns;
+    duration_ns: DurationNs, "takes" = row.duration_ns;
+    wait_ns: DurationNs, "after waiting" = row.wait_ns;
+    slack_ns: DurationNs, "slack" = row.slack_ns;
     critical: Flag, "critical" = row.is_on_path;
 }
 

@@ -297,9 +297,9 @@ rows! {
         );
     }
     requests: Count, "requests" = row.0.overview.aggregate.traces().rounded();
-    latency_p50_ns: DurationNs, "latency p50" = latency.p50_ns as f64;
-    latency_p95_ns: DurationNs, "p95" = latency.p95_ns as f64;
-    latency_p99_ns: DurationNs, "p99" = latency.p99_ns as f64;
+    latency_p50_ns: DurationNs, "latency p50" = latency.p50_ns;
+    latency_p95_ns: DurationNs, "p95" = latency.p95_ns;
+    latency_p99_ns: DurationNs, "p99" = latency.p99_ns;
     segments: Count, "segments" = inference.segments().count() as u64;
     happens_before: Count, "happens-before relations" = relations.all_happens_before().len() as u64;
     mutual_exclusions: Count, "mutual exclusions" = relations.all_mutual_exclusion().len() as u64;

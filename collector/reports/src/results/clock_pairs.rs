@@ -46,10 +46,10 @@ rows! {
     client: Text, "client" = name(&row.client);
     server: Text, "server" = name(&row.server);
     offset_ns: DifferenceNs, "ahead by" = row.offset_ns.map(|ns| ns as f64);
-    error_ns: DurationNs, "±" = row.error_ns as f64;
+    error_ns: DurationNs, "±" = row.error_ns;
     verdict: Text, "verdict" = row.verdict;
     drift_ppm: Number, "drift (ppm)" = row.drift_ppm;
-    rtt_ns: DurationNs, "lowest RTT" = row.rtt_ns as f64;
+    rtt_ns: DurationNs, "lowest RTT" = row.rtt_ns;
     round_trips: Count, "round trips" = row.round_trips;
     steps: Count, "times set" = row.steps as u64;
 }

@@ -248,8 +248,8 @@ rows! {
     share_of_time: Share, "of all time" = row.share_of_time;
     wait_share_of_time: Share, "of it waiting" = row.wait_share_of_time;
     critical_share: Share, "critical in" = row.critical_share;
-    duration_p50_ns: DurationNs, "p50" = row.duration.p50_ns as f64;
-    duration_p99_ns: DurationNs, "p99" = row.duration.p99_ns as f64;
+    duration_p50_ns: DurationNs, "p50" = row.duration.p50_ns;
+    duration_p99_ns: DurationNs, "p99" = row.duration.p99_ns;
     slack_p50_ns: DurationNs, "" = has_slack.then_some(row.slack.p50_ns as f64);
     example: Request, "longest in" = row.example.as_deref();
     mean_share: Share, "" = row.mean_share;

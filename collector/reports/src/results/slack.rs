@@ -43,9 +43,9 @@ pub struct SegmentSlack {
 rows! {
     SegmentSlack as row, "slack": "A segment, and how much it may grow before its request takes longer.";
     segment: Segment, "segment" = &row.segment;
-    slack_p50_ns: DurationNs, "slack p50" = row.slack.p50_ns as f64;
-    slack_p95_ns: DurationNs, "p95" = row.slack.p95_ns as f64;
-    duration_p50_ns: DurationNs, "takes p50" = row.duration.p50_ns as f64;
+    slack_p50_ns: DurationNs, "slack p50" = row.slack.p50_ns;
+    slack_p95_ns: DurationNs, "p95" = row.slack.p95_ns;
+    duration_p50_ns: DurationNs, "takes p50" = row.duration.p50_ns;
     critical_share: Share, "critical in" = row.critical_share;
     example: Request, "most in" = row.example.as_deref();
 }

@@ -63,16 +63,16 @@ rows! {
     }
     lock: Text, "lock" = Cell::Linked(key.to_string(), address);
     what: Text, "what" = what.as_str();
-    total_ns: DurationNs, "waited" = total_ns as f64;
+    total_ns: DurationNs, "waited" = total_ns;
     waiting: Text, "waiter" = named(waiting, total_ns);
     holding: Text, "held by / woken by" = named(holding, total_ns);
     example: Request, "for example" = example.map(|example| whole_id(ids, example.span.trace)).as_deref();
     example_holder: Request, "waited for" = by.map(|low| whole_id(ids, low)).as_deref();
     waits: Count, "waits" = row.sum.waits;
     requests: Count, "requests" = row.requests;
-    p50_ns: DurationNs, "p50" = row.p50_ns as f64;
-    p99_ns: DurationNs, "p99" = row.p99_ns as f64;
-    max_ns: DurationNs, "longest" = row.max_ns as f64;
+    p50_ns: DurationNs, "p50" = row.p50_ns;
+    p99_ns: DurationNs, "p99" = row.p99_ns;
+    max_ns: DurationNs, "longest" = row.max_ns;
     kind: Text, "" = lock_kind(key);
     host: Text, "" = &*key.host;
     service: Text, "" = row.service.as_deref();
@@ -170,7 +170,7 @@ rows! {
         let Self(operation, sum, total_ns) = *row;
     }
     operation: Text, "operation" = operation;
-    total_ns: DurationNs, "waited" = sum.total_ns as f64;
+    total_ns: DurationNs, "waited" = sum.total_ns;
     share: Share, "share" = sum.total_ns as f64 / total_ns.max(1) as f64;
     waits: Count, "waits" = sum.waits;
 }
@@ -186,7 +186,7 @@ rows! {
     }
     request: Request, "request" = whole_id(ids, example.span.trace).as_str();
     operation: Text, "waiter" = &*example.operation;
-    took_ns: DurationNs, "waited" = example.took_ns as f64;
+    took_ns: DurationNs, "waited" = example.took_ns;
     holder: Text, "held by / woken by" = holder(&example.holder);
     holder_request: Request, "its request" = by.as_deref();
     start_ns: Count, "" = u64::try_from(example.start_ns).ok();

@@ -157,8 +157,8 @@ rows! {
     request: Request, "request" = format!("{:016x}", request.trace).as_str();
     seen_ns: DurationNs, "seen" = request.last_ns.saturating_sub(request.first_ns) as f64;
     threads: Count, "threads" = request.threads as u64;
-    on_cpu_ns: DurationNs, "on CPU" = request.on_cpu_ns as f64;
-    runnable_ns: DurationNs, "runnable" = request.runnable_ns as f64;
+    on_cpu_ns: DurationNs, "on CPU" = request.on_cpu_ns;
+    runnable_ns: DurationNs, "runnable" = request.runnable_ns;
     blocked_ns: DurationNs, "blocked" = request.blocked_ns.values().sum::<u64>() as f64;
     lock_wait_ns: DurationNs, "marked locks" = (waited_ns > 0).then_some(waited_ns as f64);
     calls: Count, "calls" = request.calls.values().map(|sum| sum.count).sum::<u64>();
@@ -179,7 +179,7 @@ rows! {
     mean_count: Mean, "per request" = row.mean_count;
     max_count: Count, "at most" = row.max_count;
     mean_ns: DurationNs, "time per request" = row.mean_ns;
-    max_ns: DurationNs, "longest" = row.sum.max_ns as f64;
+    max_ns: DurationNs, "longest" = row.sum.max_ns;
     failed: Count, "failed" = row.sum.failed;
 }
 

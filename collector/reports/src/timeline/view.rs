@@ -243,7 +243,7 @@ struct TimelineLine<'a> {
 
 rows! {
     TimelineLine<'_> as row, "timeline": "A span, a segment, or what the kernel did in it for a request.";
-    from_ns: DurationNs, "from" = row.from_ns as f64;
+    from_ns: DurationNs, "from" = row.from_ns;
     takes_ns: DurationNs, "takes" = row.takes_ns.map(|ns| ns as f64);
     thread: Text, "thread" = row.thread.as_deref();
     what: Text, "what" = Cell::Nested(row.depth, row.what.clone());

@@ -68,7 +68,7 @@ rows! {
     pid: Count, "process" = (row.pid > 0).then_some(u64::from(row.pid));
     burst_config: Text, "burst-config" = row.burst_config.as_deref();
     overlap: Share, "of the fleet's bursts" = row.overlap;
-    quiet_ns: DurationNs, "last seen, ago" = row.quiet_ns as f64;
+    quiet_ns: DurationNs, "last seen, ago" = row.quiet_ns;
 }
 
 /// Reports whether a process sent a batch lately and has not ended.

@@ -314,9 +314,9 @@ rows! {
     root: Text, "root operation" = row.0;
     requests: Count, "requests" = row.1.requests().rounded();
     complete: Count, "complete" = row.1.complete.rounded();
-    latency_p50_ns: DurationNs, "p50" = latency.p50_ns as f64;
-    latency_p95_ns: DurationNs, "p95" = latency.p95_ns as f64;
-    latency_p99_ns: DurationNs, "p99" = latency.p99_ns as f64;
+    latency_p50_ns: DurationNs, "p50" = latency.p50_ns;
+    latency_p95_ns: DurationNs, "p95" = latency.p95_ns;
+    latency_p99_ns: DurationNs, "p99" = latency.p99_ns;
 }
 
 fn roots(roots: &ByRoot, doc: &mut Doc) {

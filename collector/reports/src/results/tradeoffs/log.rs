@@ -54,7 +54,7 @@ struct LogRow {
 
 rows! {
     LogRow as row, "tradeoffs": "The share that a point left out in a stretch of time, by policy.";
-    from_ns: DurationNs, "since the first" = row.from_ns as f64;
+    from_ns: DurationNs, "since the first" = row.from_ns;
     point: Text, "point" = &*row.point;
     requests: Count, "requests" = row.requests;
     mean_rate: Share, "left out" = row.mean_rate;
