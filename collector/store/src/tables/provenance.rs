@@ -77,29 +77,25 @@ struct OpenLogs(BTreeMap<(u128, u64, u32), (StoredProvenance, u32)>);
 impl OpenLogs {
     /// Reports whether a piece belongs to another trace or time.
     fn is_past(&self, cells: &ProvenanceCells) -> bool {
-        self.0
-            .values()
-            .next()
-            .is_some_and(|(log, _)| (log.trace_id, log.time_ns) != (cells.trace_id, cells.time_ns))
+        let first = self.0.values().next();
+        first.is_some_and(|(log, _)| (log.trace_id, log.time_ns) != (cells.trace_id, cells.time_ns))
     }
 
     fn add(&mut self, cells: &ProvenanceCells, service: Arc<str>) {
-        let (log, next) = self
-            .0
-            .entry((cells.process, cells.sequence, cells.number))
-            .or_insert_with(|| {
-                let log = StoredProvenance {
-                    trace_id: cells.trace_id,
-                    time_ns: cells.time_ns,
-                    span_id: cells.span_id,
-                    process: cells.process,
-                    sequence: cells.sequence,
-                    number: cells.number,
-                    service,
-                    log: Vec::new(),
-                };
-                (log, 0)
-            });
+        let known = self.0.entry((cells.process, cells.sequence, cells.number));
+        let (log, next) = known.or_insert_with(|| {
+            let log = StoredProvenance {
+                trace_id: cells.trace_id,
+                time_ns: cells.time_ns,
+                span_id: cells.span_id,
+                process: cells.process,
+                sequence: cells.sequence,
+                number: cells.number,
+                service,
+                log: Vec::new(),
+            };
+            (log, 0)
+        });
         // A repeated piece comes from a batch that was stored twice. Pieces after a missing one are
         // lost.
         if cells.piece == *next && cells.piece < cells.pieces {

@@ -81,9 +81,8 @@ pub fn add_span(
     if keys.are_weighted()
         && let Some(at) = attributes.iter().position(|(key, _)| **key == *TRACE_STATE)
     {
-        trace
-            .sampling
-            .observe(span.parent_id == 0, &attributes[at].1);
+        let sampling = &mut trace.sampling;
+        sampling.observe(span.parent_id == 0, &attributes[at].1);
         if !keys.asks(TRACE_STATE) {
             attributes.remove(at);
         }
@@ -102,13 +101,8 @@ impl RowLayout<Spans> {
     }
 
     pub(super) fn add_span(&self, row: usize, trace: &mut TraceRecords, context: &mut ReadContext) {
-        let attributes = self.attributes(row, context);
-        add_span(
-            trace,
-            self.cells[row].record(&self.texts),
-            attributes,
-            &context.keys,
-        );
+        let span = self.span(row, context);
+        add_span(trace, span.record, span.attributes, &context.keys);
     }
 }
 
@@ -155,7 +149,7 @@ impl RecordDecoder {
         rows: &RecordBatch,
         trace: &mut TraceRecords,
     ) -> Result<(), String> {
-        let Self { context, spans, .. } = self;
+        let (context, spans) = (&mut self.context, &mut self.spans);
         spans.fill(rows, context)?;
         (0..rows.num_rows()).for_each(|row| spans.add_span(row, trace, context));
         Ok(())
@@ -170,9 +164,7 @@ impl RecordDecoder {
         rows: &RecordBatch,
         read: &mut Vec<EventRead>,
     ) -> Result<(), String> {
-        let Self {
-            context, events, ..
-        } = self;
+        let (context, events) = (&mut self.context, &mut self.events);
         events.fill(rows, context)?;
         read.extend((0..rows.num_rows()).map(|row| events.event(row, None, context)));
         Ok(())

@@ -58,9 +58,9 @@ impl RowGroupFacts<'_> {
         let columns = self.metadata.file_metadata().schema_descr().columns();
         // Compares whole names, because attribute names may contain dots. A column that is no list
         // has a path of one part.
-        let at = columns
-            .iter()
-            .position(|column| column.path().parts().len() == 1 && column.name() == name)?;
+        let mut columns = columns.iter();
+        let at =
+            columns.position(|column| column.path().parts().len() == 1 && column.name() == name)?;
         Some((at, self.group.columns().get(at)?))
     }
 
@@ -103,8 +103,8 @@ impl RowGroupFacts<'_> {
         };
         let is_empty = |column: &ColumnChunkMetaData| {
             let nulls = column.statistics().and_then(|found| found.null_count_opt());
-            nulls
-                .is_some_and(|nulls| i64::try_from(nulls).is_ok_and(|of| of >= column.num_values()))
+            let nulls = nulls.and_then(|nulls| i64::try_from(nulls).ok());
+            nulls.is_some_and(|nulls| nulls >= column.num_values())
         };
         if let Some((_, json)) = self.column(ATTRIBUTES)
             && !is_empty(json)
@@ -167,9 +167,7 @@ impl RowGroupFacts<'_> {
     fn dictionary(&self, column: &ColumnChunkMetaData) -> Option<Vec<String>> {
         column.dictionary_page_offset()?;
         let mask = column.page_encoding_stats_mask()?;
-        let is_whole =
-            mask.is_only(Encoding::RLE_DICTIONARY) || mask.is_only(Encoding::PLAIN_DICTIONARY);
-        if !is_whole {
+        if !mask.is_only(Encoding::RLE_DICTIONARY) && !mask.is_only(Encoding::PLAIN_DICTIONARY) {
             return None;
         }
         let rows = usize::try_from(self.group.num_rows()).ok()?;

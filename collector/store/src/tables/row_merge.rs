@@ -192,8 +192,6 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
 
 /// Reports whether two rows are equal in all columns.
 fn rows_equal(a: &RecordBatch, a_row: usize, b: &RecordBatch, b_row: usize) -> bool {
-    let columns = a.columns().iter().zip(b.columns());
-    columns
-        .into_iter()
-        .all(|(a, b)| a.slice(a_row, 1) == b.slice(b_row, 1))
+    let mut columns = a.columns().iter().zip(b.columns());
+    columns.all(|(a, b)| a.slice(a_row, 1) == b.slice(b_row, 1))
 }

@@ -49,11 +49,10 @@ pub struct FileRun<Row> {
 
 impl<Row> FileRun<Row> {
     pub(super) fn new(reader: TableReader) -> Self {
-        let (names, indexer) = (StringInterner::default(), TextIndexer::default());
         Self {
             reader,
-            names,
-            indexer,
+            names: StringInterner::default(),
+            indexer: TextIndexer::default(),
             rows: VecDeque::new(),
         }
     }

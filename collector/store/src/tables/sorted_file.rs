@@ -1,6 +1,7 @@
 //! Reads a file as sorted batches of all its columns, for compaction, thinning and checks, which do
 //! not build records.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::types::UInt32Type;
@@ -74,9 +75,8 @@ impl SortedFile {
             .and_then(|pair| pair.value.as_deref()?.parse::<u32>().ok())
             .ok_or("its metadata names no schema version")?;
         if version > SCHEMA_VERSION {
-            return Err(format!(
-                "its schema version {version} {NEWER}'s {SCHEMA_VERSION}"
-            ));
+            let newer = format!("its schema version {version} {NEWER}'s {SCHEMA_VERSION}");
+            return Err(newer);
         }
         let declared = schema(table);
         let as_ours = |field: &Arc<Field>| match declared.field_with_name(field.name()) {
@@ -111,13 +111,10 @@ impl SortedFile {
     /// number of rows per batch.
     pub(super) fn batches(&self, schema: &SchemaRef, rows: usize) -> Result<SortedBatches, String> {
         let build = || {
-            ParquetRecordBatchReaderBuilder::new_with_metadata(
-                self.object.clone(),
-                self.metadata.clone(),
-            )
-            .with_batch_size(rows)
-            .build()
-            .map_err(|error| error.to_string())
+            let (object, metadata) = (self.object.clone(), self.metadata.clone());
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, metadata);
+            let reader = builder.with_batch_size(rows).build();
+            reader.map_err(|error| error.to_string())
         };
         Ok(SortedBatches {
             table: self.table,
@@ -142,8 +139,7 @@ fn type_of_more(field: &Field) -> DataType {
 /// the rarest ones, whose values then become JSON.
 pub(super) fn union(table: StoreTable, files: &[SortedFile]) -> Result<SchemaRef, String> {
     let declared = schema(table);
-    let mut more = std::collections::BTreeMap::new();
-    let mut counts = std::collections::BTreeMap::new();
+    let (mut more, mut counts) = (BTreeMap::new(), BTreeMap::new());
     for file in files {
         for (name, count) in values(file.metadata()) {
             *counts.entry(name).or_insert(0) += count;
@@ -157,9 +153,8 @@ pub(super) fn union(table: StoreTable, files: &[SortedFile]) -> Result<SchemaRef
             if declared.index_of(field.name()).is_ok() {
                 continue;
             }
-            let known = more
-                .entry(field.name().clone())
-                .or_insert_with(|| field.clone());
+            let known = more.entry(field.name().clone());
+            let known = known.or_insert_with(|| field.clone());
             if known.data_type() != field.data_type() {
                 return Err(format!("column {} has two types", field.name()));
             }
@@ -211,10 +206,10 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
         if let (Some(folded), ATTRIBUTES) = (&folded, field.name().as_str()) {
             return Arc::new(folded.clone());
         }
-        batch.column_by_name(field.name()).map_or_else(
-            || new_null_array(field.data_type(), batch.num_rows()),
-            Arc::clone,
-        )
+        let missing = || new_null_array(field.data_type(), batch.num_rows());
+        batch
+            .column_by_name(field.name())
+            .map_or_else(missing, Arc::clone)
     };
     let columns = schema.fields().iter().map(column).collect();
     RecordBatch::try_new(schema.clone(), columns).map_err(|error| error.to_string())
@@ -239,9 +234,10 @@ pub(super) fn keys(table: StoreTable, batch: &RecordBatch) -> Result<Vec<SortKey
         StoreTable::Events | StoreTable::Provenance => {
             let traces = ids(batch, "trace_id")?;
             let times: Int64Array = column(batch, "time_ns")?;
-            let number = match table {
-                StoreTable::Events => "seq",
-                _ => "piece",
+            let number = if table == StoreTable::Events {
+                "seq"
+            } else {
+                "piece"
             };
             let numbers: PrimitiveArray<UInt32Type> = column(batch, number)?;
             rows.map(|row| {

@@ -68,19 +68,17 @@ impl StagedObject {
     pub(super) fn begin(store: &Store, path: &Path) -> Result<Self, StoreError> {
         let to = if let Some((root, disk)) = store.local_root().zip(store.local_disk()) {
             let part = root.join(part_of(path).as_ref());
-            let file = create(disk, &part).map_err(|source| StoreError::Directory {
-                path: part.clone(),
-                source,
-            })?;
-            Target::File {
-                file: BufWriter::with_capacity(1 << 20, AppendWriter(file)),
-                part,
+            match create(disk, &part) {
+                Ok(file) => Target::File {
+                    file: BufWriter::with_capacity(1 << 20, AppendWriter(file)),
+                    part,
+                },
+                Err(source) => return Err(StoreError::Directory { path: part, source }),
             }
         } else {
+            let upload = store.objects().put_multipart(path);
             Target::Upload {
-                upload: store
-                    .runtime()
-                    .block_on(store.objects().put_multipart(path))?,
+                upload: store.runtime().block_on(upload)?,
                 bytes: Vec::new(),
             }
         };
@@ -125,19 +123,19 @@ impl StagedObject {
 
     /// Deletes the unfinished object. Only logs a failure.
     pub(super) fn discard(self) {
-        let gone = match self.to {
-            Target::File { .. } => self
-                .store
-                .delete(&part_of(&self.path))
-                .map_err(|error| error.to_string()),
-            Target::Upload { mut upload, .. } => self
-                .store
-                .runtime()
-                .block_on(upload.abort())
-                .map_err(|error| error.to_string()),
+        let Self { store, path, to } = self;
+        let gone = match to {
+            Target::File { .. } => {
+                let deleted = store.delete(&part_of(&path));
+                deleted.map_err(|error| error.to_string())
+            }
+            Target::Upload { mut upload, .. } => {
+                let aborted = store.runtime().block_on(upload.abort());
+                aborted.map_err(|error| error.to_string())
+            }
         };
         if let Err(error) = gone {
-            tracing::warn!(path = %self.path, %error, "cannot remove an unfinished file");
+            tracing::warn!(%path, %error, "cannot remove an unfinished file");
         }
     }
 }

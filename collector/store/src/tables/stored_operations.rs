@@ -63,12 +63,11 @@ impl FactsWriter {
     /// Returns the metadata entry; `None` if it is too large.
     pub(super) fn finish(self) -> Option<KeyValue> {
         let facts = self.scan.finish();
-        let inner = facts.inner.iter().cloned().collect();
         let long = facts.long().map(|(service, name, length_ns, id)| {
             (service.to_owned(), name.to_owned(), length_ns, id)
         });
         let entry = Entry {
-            inner,
+            inner: facts.inner.iter().cloned().collect(),
             long: long.collect(),
             roots: facts.roots,
             marked: facts.marked,

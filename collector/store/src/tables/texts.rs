@@ -24,24 +24,17 @@ impl TextColumns {
         &self,
         ids: impl Iterator<Item = Option<StringId>>,
     ) -> Result<ArrayRef, ArrowError> {
-        let keys: Int32Array = ids
-            .map(|id| id.and_then(|id| i32::try_from(id).ok()))
-            .collect();
-        Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(
-            keys,
-            self.0.clone(),
-        )?))
+        let keys = ids.map(|id| id.and_then(|id| i32::try_from(id).ok()));
+        let keys: Int32Array = keys.collect();
+        let column = DictionaryArray::<Int32Type>::try_new(keys, self.0.clone())?;
+        Ok(Arc::new(column))
     }
 
     /// Returns a column that contains the texts themselves, without a dictionary.
     pub(super) fn plain(&self, ids: impl Iterator<Item = Option<StringId>>) -> ArrayRef {
-        let text = |id: StringId| {
-            let at = id as usize;
-            if at < self.0.len() {
-                self.0.value(at)
-            } else {
-                ""
-            }
+        let text = |id: StringId| match id as usize {
+            at if at < self.0.len() => self.0.value(at),
+            _ => "",
         };
         Arc::new(ids.map(|id| id.map(text)).collect::<StringArray>())
     }

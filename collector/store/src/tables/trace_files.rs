@@ -66,12 +66,24 @@ impl TraceFiles {
         keys: &AttributeKeys,
         times_ns: RangeInclusive<i64>,
     ) -> Result<Self, StoreError> {
-        Self::open_bounded(store, keys, times_ns, &IdRange::ALL, FILES_MAX)
+        Self::open_of(store, keys, times_ns, &IdRange::ALL)
     }
 
-    /// Opens the files like [`TraceFiles::open_between`], to read only traces of `range`. At most
-    /// `files_max` files of each table are read together. If there are more, the smallest are first
-    /// merged to temporary files.
+    /// Opens the files like [`TraceFiles::open_between`], to read only traces of `range`.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be listed, or temporary files cannot be written.
+    pub fn open_of(
+        store: &Store,
+        keys: &AttributeKeys,
+        times_ns: RangeInclusive<i64>,
+        range: &IdRange,
+    ) -> Result<Self, StoreError> {
+        Self::open_bounded(store, keys, times_ns, range, FILES_MAX)
+    }
+
+    /// Opens the files like [`TraceFiles::open_of`]. At most `files_max` files of each table are
+    /// read together. If there are more, the smallest are first merged to temporary files.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or temporary files cannot be written.
@@ -148,16 +160,11 @@ impl TraceFiles {
             is_verified: rows.is_verified,
             files_max,
         };
+        let mut next = || objects.next().unwrap_or_default();
         let columns = RowLayout::<Spans>::columns(keys);
-        let spans = open_files::<Spans>(
-            &wanted(StoreTable::Spans, &columns),
-            objects.next().unwrap_or_default(),
-        )?;
+        let spans = open_files::<Spans>(&wanted(StoreTable::Spans, &columns), next())?;
         let columns = RowLayout::<Events>::columns(keys);
-        let events = open_files::<Events>(
-            &wanted(StoreTable::Events, &columns),
-            objects.next().unwrap_or_default(),
-        )?;
+        let events = open_files::<Events>(&wanted(StoreTable::Events, &columns), next())?;
         Ok(Self {
             spans: spans.files,
             events: events.files,
@@ -200,27 +207,13 @@ impl TraceFiles {
         &self.keys
     }
 
-    /// Opens the files like [`TraceFiles::open_between`], to read only traces of `range`.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be listed, or temporary files cannot be written.
-    pub fn open_of(
-        store: &Store,
-        keys: &AttributeKeys,
-        times_ns: RangeInclusive<i64>,
-        range: &IdRange,
-    ) -> Result<Self, StoreError> {
-        Self::open_bounded(store, keys, times_ns, range, FILES_MAX)
-    }
-
     /// Returns the approximate memory for reading one range in bytes, without the memory of its
     /// traces.
     #[must_use]
     pub fn reading_bytes(&self) -> usize {
         let files = self.spans.iter().chain(&self.events);
-        files
-            .map(|file| reading_bytes(file.largest_group_bytes()))
-            .sum()
+        let bytes = files.map(|file| reading_bytes(file.largest_group_bytes()));
+        bytes.sum()
     }
 
     /// Returns the number of files of the store that were opened, and neither skipped nor left out
@@ -260,12 +253,8 @@ impl TraceFiles {
     /// other traces.
     #[must_use]
     pub fn ranges_within(&self, within: &IdRange, parts: usize, rows_min: u64) -> Vec<IdRange> {
-        let groups: Vec<_> = self
-            .spans
-            .iter()
-            .chain(&self.events)
-            .flat_map(TableFile::row_groups)
-            .collect();
+        let files = self.spans.iter().chain(&self.events);
+        let groups: Vec<_> = files.flat_map(TableFile::row_groups).collect();
         let rows: u64 = groups.iter().map(|group| group.rows).sum();
         let most = usize::try_from(rows / rows_min.max(1)).unwrap_or(usize::MAX);
         let parts = parts.min(CURSORS_MAX / self.side_by_side().max(1));
@@ -305,10 +294,8 @@ fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
     let all = sizes.iter().map(Vec::len).max().unwrap_or(0);
     let mut left = bytes_max;
     let fit = (0..all).take_while(|&place| {
-        let bytes = sizes
-            .iter()
-            .filter_map(|of_table| of_table.get(place))
-            .sum();
+        let sizes = sizes.iter().filter_map(|of_table| of_table.get(place));
+        let bytes = sizes.sum();
         let rest = left.checked_sub(bytes);
         left = rest.unwrap_or(left);
         rest.is_some()

@@ -160,9 +160,8 @@ impl TraceReader {
                 }
             });
         spans.truncate(spans_max, key);
-        let over = found
-            .spans_in_store
-            .saturating_sub(RECORDS_PER_TRACE_MAX as u64);
+        let spans_in_store = found.spans_in_store;
+        let over = spans_in_store.saturating_sub(RECORDS_PER_TRACE_MAX as u64);
         self.left_out.over_trace_limit += over;
         found.spans = spans.rows;
         spans.lack

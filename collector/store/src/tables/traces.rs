@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
 use foldhash::HashSet;
@@ -42,17 +43,11 @@ impl<T: DeclaredTable> MergeByTrace<T> {
             next: BinaryHeap::with_capacity(files.len()),
         };
         for (at, file) in files.iter().enumerate() {
-            let mut cursor = Cursor::new(TableReader::of(
-                file,
-                &columns,
-                &context.keys,
-                budget,
-                range,
-            ));
+            let reader = TableReader::of(file, &columns, &context.keys, budget, range);
+            let mut cursor = Cursor::new(reader);
             cursor.skip_to(range.from, context);
-            merge
-                .next
-                .extend(cursor.trace_id(context).map(|id| Reverse((id, at))));
+            let first = cursor.trace_id(context);
+            merge.next.extend(first.map(|id| Reverse((id, at))));
             merge.cursors.push(cursor);
         }
         merge
@@ -77,9 +72,7 @@ impl<T: DeclaredTable> MergeByTrace<T> {
             files += 1;
             match cursor.trace_id(context) {
                 Some(next) => top.0.0 = next,
-                None => {
-                    std::collections::binary_heap::PeekMut::pop(top);
-                }
+                None => _ = PeekMut::pop(top),
             }
         }
         files
@@ -170,12 +163,8 @@ impl TraceReader {
     pub fn damage(&self) -> Vec<Damage> {
         let spans = self.spans.cursors.iter().filter_map(Cursor::damage);
         let events = self.events.cursors.iter().filter_map(Cursor::damage);
-        self.unopened
-            .iter()
-            .chain(spans)
-            .chain(events)
-            .cloned()
-            .collect()
+        let all = self.unopened.iter().chain(spans).chain(events);
+        all.cloned().collect()
     }
 
     /// Replaces the content of `trace` with the next trace. Returns `false` at the end.
@@ -263,14 +252,9 @@ impl TraceReader {
 
     /// Skips all records of a trace, which must be the next one.
     pub(super) fn skip_trace(&mut self, id: u128) {
-        let Self {
-            spans,
-            events,
-            context,
-            ..
-        } = self;
-        spans.take(id, context, |_, _, _, _| {});
-        events.take(id, context, |_, _, _, _| {});
+        let context = &mut self.context;
+        self.spans.take(id, context, |_, _, _, _| {});
+        self.events.take(id, context, |_, _, _, _| {});
     }
 
     fn skip_outside_requests(&mut self) {

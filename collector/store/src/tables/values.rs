@@ -10,10 +10,8 @@ pub(super) fn values(metadata: &ParquetMetaData) -> impl Iterator<Item = (String
             let rows = u64::try_from(column.num_values()).unwrap_or(0);
             let nulls = column.statistics().and_then(|found| found.null_count_opt());
             let name = column.column_path().parts().first().cloned();
-            (
-                name.unwrap_or_default(),
-                rows.saturating_sub(nulls.unwrap_or(0)),
-            )
+            let values = rows.saturating_sub(nulls.unwrap_or(0));
+            (name.unwrap_or_default(), values)
         })
     })
 }

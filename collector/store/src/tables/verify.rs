@@ -70,11 +70,8 @@ pub fn verify_file(
     let schema = union(table, std::slice::from_ref(&file)).map_err(wrong)?;
     let mut batches = file.batches(&schema, budget.batch_rows).map_err(wrong)?;
     let has_ids = !matches!(table, StoreTable::Batches | StoreTable::Kernel);
-    let groups = if has_ids {
-        row_groups(file.metadata())
-    } else {
-        Vec::new()
-    };
+    let groups = has_ids.then(|| row_groups(file.metadata()));
+    let groups = groups.unwrap_or_default();
     let (mut rows, mut group, mut group_end) = (0u64, 0, groups.first().map_or(0, |of| of.rows));
     while let Some((batch, keys)) = batches.next().map_err(wrong)? {
         if table == StoreTable::Events {
@@ -119,9 +116,8 @@ fn count_events(
     };
     let mut counts: HashMap<(&str, &str), u64> = HashMap::new();
     for row in (0..batch.num_rows()).filter(|row| tasks.is_null(*row)) {
-        *counts
-            .entry((services.value(row), hosts.value(row)))
-            .or_default() += 1;
+        let of = (services.value(row), hosts.value(row));
+        *counts.entry(of).or_default() += 1;
     }
     for ((service, host), count) in counts {
         visit(Recorder::Service(service, host), count);

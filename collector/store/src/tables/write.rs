@@ -126,13 +126,9 @@ pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
     let mut shredder = Shredder::of(rows);
     let declared = schema(table);
     let json = declared.index_of(ATTRIBUTES).ok();
-    let mut fields: Vec<Field> = declared
-        .fields()
-        .iter()
-        .map(|field| (**field).clone())
-        .collect();
-    fields.extend(shredder.columns().iter().map(AttributeColumn::field));
-    let schema = Arc::new(Schema::new(fields));
+    let fields = declared.fields().iter().map(|field| Field::clone(field));
+    let attributes = shredder.columns().iter().map(AttributeColumn::field);
+    let schema = Arc::new(Schema::new(fields.chain(attributes).collect::<Vec<_>>()));
     let properties = properties(table)?;
     let to = ChecksumWriter::new(Vec::new());
     let mut writer = ArrowWriter::try_new(to, schema.clone(), Some(properties))?;
@@ -172,11 +168,8 @@ pub(super) fn properties_with(table: StoreTable, compression: Compression) -> Wr
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_key_value_metadata(Some(about));
-    for column in table
-        .columns()
-        .into_iter()
-        .filter(|column| column.is_distinct)
-    {
+    let columns = table.columns().into_iter();
+    for column in columns.filter(|column| column.is_distinct) {
         properties = properties.set_column_dictionary_enabled(column.name.into(), false);
     }
     properties.build()

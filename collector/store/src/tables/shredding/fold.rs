@@ -21,10 +21,8 @@ const MERGED_COLUMNS_MAX: usize = 512;
 pub(in crate::tables) fn folded(
     columns: impl IntoIterator<Item = (String, u64)>,
 ) -> BTreeSet<String> {
-    let attributes = columns
-        .into_iter()
-        .filter(|(name, _)| AttributeColumn::of_name(name).is_some());
-    let mut columns: Vec<_> = attributes.collect();
+    let mut columns: Vec<_> = columns.into_iter().collect();
+    columns.retain(|(name, _)| AttributeColumn::of_name(name).is_some());
     columns.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let rest = columns.into_iter().skip(MERGED_COLUMNS_MAX);
     rest.map(|(name, _)| name).collect()
@@ -36,17 +34,13 @@ pub(in crate::tables) fn fold(
     batch: &RecordBatch,
     kept: &Schema,
 ) -> Result<Option<StringArray>, String> {
-    let schema = batch.schema_ref();
-    let gone = schema
-        .fields()
-        .iter()
-        .enumerate()
-        .filter_map(|(at, field)| {
-            let column = AttributeColumn::of_name(field.name())?;
-            kept.index_of(field.name())
-                .is_err()
-                .then(|| (column, batch.column(at)))
-        });
+    let fields = batch.schema_ref().fields().iter().zip(batch.columns());
+    let gone = fields.filter_map(|(field, values)| {
+        let column = AttributeColumn::of_name(field.name())?;
+        kept.index_of(field.name())
+            .is_err()
+            .then_some((column, values))
+    });
     let gone: Vec<_> = gone.collect();
     if gone.is_empty() {
         return Ok(None);
@@ -77,15 +71,13 @@ pub(in crate::tables) fn fold(
                 rows.for_each(|row| add(row, &values.value(row).to_string()));
             }
             ValueType::Real => {
-                let values = values
-                    .as_primitive_opt::<Float64Type>()
-                    .ok_or_else(of_type)?;
+                let values = values.as_primitive_opt::<Float64Type>();
+                let values = values.ok_or_else(of_type)?;
                 rows.for_each(|row| add(row, &real_text(values.value(row))));
             }
             ValueType::Text => {
-                let values = values
-                    .as_dictionary_opt::<Int32Type>()
-                    .ok_or_else(of_type)?;
+                let values = values.as_dictionary_opt::<Int32Type>();
+                let values = values.ok_or_else(of_type)?;
                 let texts = values.values().as_string_opt::<i32>().ok_or_else(of_type)?;
                 let text = |row| values.key(row).map_or("", |key| texts.value(key));
                 rows.for_each(|row| add(row, &serde_json::Value::from(text(row)).to_string()));
@@ -94,10 +86,8 @@ pub(in crate::tables) fn fold(
     }
     let rows = members.into_iter().enumerate();
     let folded = rows.map(|(row, members)| {
-        let said = json
-            .filter(|json| json.is_valid(row))
-            .map(|json| json.value(row));
-        with(said, &members)
+        let said = json.filter(|json| json.is_valid(row));
+        with(said.map(|json| json.value(row)), &members)
     });
     Ok(Some(folded.collect()))
 }

@@ -123,9 +123,9 @@ impl Shredder {
         let mut columns: Vec<_> = columns.into_iter().map(|(_, column)| column).collect();
         columns.sort_unstable();
         let mut numbering = AttributeNumbers::default();
-        columns
-            .into_iter()
-            .for_each(|column| _ = numbering.add(column));
+        for column in columns {
+            numbering.add(column);
+        }
         Self { numbering }
     }
 
