@@ -91,11 +91,8 @@ impl Counters {
     /// Returns the outcomes of batches and requests so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        let refused = self
-            .refused
-            .lock()
-            .map(|refused| refused.clone())
-            .unwrap_or_default();
+        let refused = self.refused.lock();
+        let refused = refused.map(|refused| refused.clone()).unwrap_or_default();
         let batches = [
             ("stored", self.stored.load(Relaxed)),
             ("duplicate", self.duplicate.load(Relaxed)),

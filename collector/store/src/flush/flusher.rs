@@ -124,8 +124,8 @@ impl Flusher {
         let (done, waiting): (Vec<u64>, Vec<u64>) =
             listed.into_iter().partition(|&number| number < first);
         // A crash may have prevented the deletion of segments that the checkpoint covers.
-        done.into_iter()
-            .try_for_each(|segment| self.remove(segment))?;
+        let mut done = done.into_iter();
+        done.try_for_each(|segment| self.remove(segment))?;
         self.warn_if_behind(&waiting)?;
         let mut left = self.objects_of(&waiting)?;
         for &segment in &waiting {
@@ -225,12 +225,10 @@ impl Flusher {
         let scan = read_closed(&self.data, segment, Some(&*self.counters))?;
         let mut ledger = self.checkpoint.ledger.clone();
         let mut rows = Rows::default();
-        let received = || {
-            scan.payloads
-                .iter()
-                .map(|payload| i64::try_from(payload.received_ns).unwrap_or(i64::MAX))
-        };
-        let (first_ns, last_ns) = (received().min().unwrap_or(0), received().max().unwrap_or(0));
+        let received = scan.payloads.iter().map(|payload| payload.received_ns);
+        let (first, last) = (received.clone().min(), received.max());
+        let time = |ns: Option<u64>| i64::try_from(ns.unwrap_or(0)).unwrap_or(i64::MAX);
+        let (first_ns, last_ns) = (time(first), time(last));
         for payload in &scan.payloads {
             if let Err(reason) = take(payload, &mut ledger, &mut rows) {
                 self.counters.wal_undecodable.fetch_add(1, Relaxed);
@@ -283,9 +281,8 @@ impl Flusher {
             return Err(error.into());
         }
         self.checkpoint = next;
-        self.counters
-            .checkpoint_segment
-            .store(self.checkpoint.next_segment, Relaxed);
+        let checkpoint_segment = &self.counters.checkpoint_segment;
+        checkpoint_segment.store(self.checkpoint.next_segment, Relaxed);
         // Notifies the observer once per segment, because the segment is never converted again.
         if let (Some(live), Some((rows, received_ns))) = (&self.live, converted.arrived) {
             live.arrived(rows, received_ns);
@@ -331,9 +328,8 @@ fn take(payload: &Payload, ledger: &mut Ledger, rows: &mut Rows) -> Result<(), S
         PayloadKind::OtlpLogsProtobuf => otlp_logs_protobuf(&payload.bytes, &limits, rows),
         PayloadKind::OtlpLogsJson => otlp_logs_json(&payload.bytes, &limits, rows),
         PayloadKind::Unknown(kind) => {
-            return Err(format!(
-                "kind {kind} of record is of a later version of this program"
-            ));
+            let reason = "of record is of a later version of this program";
+            return Err(format!("kind {kind} {reason}"));
         }
     };
     taken.map(drop).map_err(|error| error.to_string())
@@ -342,8 +338,7 @@ fn take(payload: &Payload, ledger: &mut Ledger, rows: &mut Rows) -> Result<(), S
 /// Returns the wall-clock time, in ns since the Unix epoch.
 #[must_use]
 pub fn now_ns() -> i64 {
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.unwrap_or_default();
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -24,9 +24,8 @@ pub(super) fn loaded_checkpoint(
     // decides which segments are deleted, so a power cut must not revert it.
     disk.sync(directory).map_err(DataDirError::at(directory))?;
     let checkpoint = Checkpoint::load(disk, directory)?;
-    counters
-        .checkpoint_segment
-        .store(checkpoint.next_segment, Relaxed);
+    let checkpoint_segment = &counters.checkpoint_segment;
+    checkpoint_segment.store(checkpoint.next_segment, Relaxed);
     Ok(checkpoint)
 }
 

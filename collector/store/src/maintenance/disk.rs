@@ -75,9 +75,8 @@ pub(super) fn remove_empty_directories(store: &Store, files: &[Path]) {
         let above = file.ancestors().skip(1);
         // Keeps the directories of the tables, and `replaced/`.
         let within = |directory: &&FsPath| {
-            directory
-                .parent()
-                .is_some_and(|above| above != root && above.starts_with(root))
+            let above = directory.parent();
+            above.is_some_and(|above| above != root && above.starts_with(root))
         };
         directories.extend(above.take_while(within).map(FsPath::to_owned));
     }

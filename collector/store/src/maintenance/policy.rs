@@ -91,10 +91,8 @@ fn groups(files: &[(Path, u64)]) -> impl Iterator<Item = &[(Path, u64)]> {
 /// largest file's size.
 fn is_worth_it(group: &[(Path, u64)]) -> bool {
     let bytes = |(_, bytes): &(Path, u64)| *bytes;
-    let (all, largest): (u64, u64) = (
-        group.iter().map(bytes).sum(),
-        group.iter().map(bytes).max().unwrap_or(0),
-    );
+    let all: u64 = group.iter().map(bytes).sum();
+    let largest = group.iter().map(bytes).max().unwrap_or(0);
     group.len() > 1
         && (group.len() as u64 >= FAN_IN || (all - largest).saturating_mul(4) >= largest)
 }

@@ -186,10 +186,8 @@ impl Care {
         for file in self.store.list(table)? {
             if Segments::of(&file.0).is_some_and(|of| of.last < next_segment) {
                 let directory = file.0.as_ref().rsplit_once('/').map_or("", |parts| parts.0);
-                directories
-                    .entry(directory.to_owned())
-                    .or_default()
-                    .push(file);
+                let files = directories.entry(directory.to_owned()).or_default();
+                files.push(file);
             }
         }
         let mut stretches = Vec::new();
@@ -217,10 +215,8 @@ impl Care {
                 }
                 match self.compact(table, job.clone(), goes_on) {
                     Ok(bytes) => {
-                        let begin = files
-                            .iter()
-                            .position(|file| Some(file) == job.inputs.first());
-                        let begin = begin.unwrap_or(0);
+                        let is_first = |file: &(Path, u64)| Some(file) == job.inputs.first();
+                        let begin = files.iter().position(is_first).unwrap_or(0);
                         files.splice(begin..begin + job.inputs.len(), [(job.output, bytes)]);
                     }
                     Err(MaintenanceError::Merge(MergeError::Stopped)) => return Ok(false),
@@ -302,12 +298,8 @@ impl Care {
         counters.compaction_written_bytes.fetch_add(bytes, Relaxed);
         counters.compacted_rows.fetch_add(rows, Relaxed);
         counters.otlp_retries_dropped.fetch_add(retries, Relaxed);
-        tracing::debug!(
-            "{}: {rows} rows of {} files of {}",
-            job.output,
-            job.inputs.len(),
-            table.name()
-        );
+        let (output, files, table) = (job.output, job.inputs.len(), table.name());
+        tracing::debug!("{output}: {rows} rows of {files} files of {table}");
         Ok(())
     }
 
@@ -317,23 +309,16 @@ impl Care {
     /// Returns an error if the disk fails. Readers ignore the files that were not moved, because
     /// they are still covered.
     pub fn replace(&self, table: StoreTable, covered: &[Path]) -> Result<(), MaintenanceError> {
-        self.move_away(table, covered)?;
-        let count = covered.len() as u64;
-        self.counters.files_replaced.fetch_add(count, Relaxed);
-        Ok(())
-    }
-
-    pub(super) fn move_away(
-        &self,
-        table: StoreTable,
-        files: &[Path],
-    ) -> Result<(), MaintenanceError> {
-        if files.is_empty() {
+        if covered.is_empty() {
             return Ok(());
         }
         self.log_tables(&[table]);
         self.store.announce(table)?;
-        files.iter().try_for_each(|path| self.store.retire(path))?;
+        covered
+            .iter()
+            .try_for_each(|path| self.store.retire(path))?;
+        let count = covered.len() as u64;
+        self.counters.files_replaced.fetch_add(count, Relaxed);
         Ok(())
     }
 }

@@ -17,6 +17,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use object_store::path::Path;
 use stroboscope_analysis::thinning::ThinningRule;
@@ -98,9 +99,8 @@ impl Care {
         goes_on: &dyn Fn() -> bool,
     ) -> Result<bool, MaintenanceError> {
         let store = self.store();
-        let slow_ns = settings
-            .slow
-            .map(|slow| u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX));
+        let ns = |slow: Duration| u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX);
+        let slow_ns = settings.slow.map(ns);
         let of = ThinningTask {
             hour,
             rule: ThinningRule::new(settings.ratio, slow_ns),
@@ -109,15 +109,13 @@ impl Care {
         let files = store.list_together(&StoreTable::OF_REQUESTS)?;
         let (thinned, others) = divided(files, hour);
         let of_traces = |files: &RequestFiles| files.iter().take(2).cloned().collect::<Vec<_>>();
-        let mut log =
-            ThinningLog::create(store, &of, of_traces(&thinned), of_traces(&others), goes_on)?;
+        let (kept, near) = (of_traces(&thinned), of_traces(&others));
+        let mut log = ThinningLog::create(store, &of, kept, near, goes_on)?;
         if log.is_empty {
             return Ok(false);
         }
-        let new_files = thinned
-            .iter()
-            .flatten()
-            .filter_map(|(path, _)| thinned_path(path));
+        let new_files = thinned.iter().flatten();
+        let new_files = new_files.filter_map(|(path, _)| thinned_path(path));
         store.begin_thinning(&new_files.collect::<Vec<_>>())?;
         let (mut spans, mut bytes_before, mut bytes_after) = (0, 0, 0);
         for (table, files) in StoreTable::OF_REQUESTS.into_iter().zip(&thinned) {
@@ -163,9 +161,9 @@ impl Care {
         if files.is_empty() {
             return self.store().make_thinning_durable();
         }
-        files
-            .iter()
-            .try_for_each(|path| self.store().delete(path))?;
+        for path in &files {
+            self.store().delete(path)?;
+        }
         self.store().end_thinning()
     }
 }
@@ -183,10 +181,8 @@ fn thinned_path(path: &Path) -> Option<Path> {
         is_thinned: true,
         ..Segments::of(path)?
     };
-    Some(Path::from(format!(
-        "{directory}/{}.parquet",
-        segments.name()
-    )))
+    let name = segments.name();
+    Some(Path::from(format!("{directory}/{name}.parquet")))
 }
 
 /// Divides files into those that are thinned with an hour, and those that may have further records

@@ -112,8 +112,6 @@ pub(super) fn decode_header(bytes: &[u8]) -> Result<RecordFormat, &'static str> 
 
 /// Returns the little-endian u32 at `offset`; `None` if `bytes` has fewer than four bytes there.
 pub(super) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
-    bytes
-        .get(offset..)?
-        .first_chunk::<4>()
-        .map(|chunk| u32::from_le_bytes(*chunk))
+    let chunk = bytes.get(offset..)?.first_chunk::<4>()?;
+    Some(u32::from_le_bytes(*chunk))
 }

@@ -55,11 +55,8 @@ impl std::fmt::Display for ScanNote {
                 path.display()
             ),
             Self::BadHeader { path, reason } => {
-                write!(
-                    f,
-                    "{}: {reason}; its records were read nonetheless",
-                    path.display()
-                )
+                let path = path.display();
+                write!(f, "{path}: {reason}; its records were read nonetheless")
             }
         }
     }
@@ -100,9 +97,8 @@ fn scan(path: &Path, bytes: &[u8]) -> Scan {
     let mut found = Scan::default();
     if bytes.len() < HEADER_BYTES {
         if !bytes.is_empty() {
-            let path = path.to_owned();
             found.notes.push(ScanNote::TornTail {
-                path,
+                path: path.to_owned(),
                 offset: 0,
                 bytes: bytes.len() as u64,
             });
@@ -130,21 +126,21 @@ fn scan(path: &Path, bytes: &[u8]) -> Scan {
             continue;
         }
         let next = next_record(format, bytes, offset + 1);
-        let skipped = (next.unwrap_or(bytes.len()) - offset) as u64;
-        let (path, at) = (path.to_owned(), offset as u64);
+        let (path, begin) = (path.to_owned(), offset as u64);
+        offset = next.unwrap_or(bytes.len());
+        let skipped = offset as u64 - begin;
         found.notes.push(match next {
             Some(_) => ScanNote::Damaged {
                 path,
-                offset: at,
+                offset: begin,
                 bytes: skipped,
             },
             None => ScanNote::TornTail {
                 path,
-                offset: at,
+                offset: begin,
                 bytes: skipped,
             },
         });
-        offset = next.unwrap_or(bytes.len());
     }
     found
 }
@@ -153,9 +149,8 @@ fn scan(path: &Path, bytes: &[u8]) -> Scan {
 fn next_record(format: RecordFormat, bytes: &[u8], from: usize) -> Option<usize> {
     let needle = format.marker.to_le_bytes();
     let tail = bytes.get(from..)?;
-    tail.windows(needle.len())
-        .enumerate()
-        .filter(|(_, window)| *window == needle)
-        .map(|(offset, _)| from + offset)
-        .find(|offset| Payload::decode(format, &bytes[*offset..]).is_some())
+    let windows = (from..).zip(tail.windows(needle.len()));
+    let marked = windows.filter(|(_, window)| *window == needle);
+    let is_record = |offset: &usize| Payload::decode(format, &bytes[*offset..]).is_some();
+    marked.map(|(offset, _)| offset).find(is_record)
 }

@@ -117,13 +117,11 @@ impl Payload {
             true => rest.split_first().map(|(kind, rest)| (*kind, rest))?,
             false => (0, rest),
         };
-        Some((
-            Self {
-                received_ns: u64::from_le_bytes(*received),
-                kind: PayloadKind::of(kind),
-                bytes: rest.to_vec(),
-            },
-            RECORD_HEADER_BYTES + length,
-        ))
+        let payload = Self {
+            received_ns: u64::from_le_bytes(*received),
+            kind: PayloadKind::of(kind),
+            bytes: rest.to_vec(),
+        };
+        Some((payload, RECORD_HEADER_BYTES + length))
     }
 }

@@ -1,6 +1,6 @@
 //! Appends groups of records to the log, and makes each group durable with one `fdatasync`.
 
-use std::hash::{BuildHasher as _, Hasher as _};
+use std::hash::BuildHasher as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,9 +124,8 @@ impl Writer {
         is_written: &mut dyn FnMut(),
     ) -> Result<(), WalError> {
         if let Some(payload) = group.iter().find(|payload| !payload.fits()) {
-            return Err(WalError::TooLong {
-                bytes: payload.bytes.len(),
-            });
+            let bytes = payload.bytes.len();
+            return Err(WalError::TooLong { bytes });
         }
         if group.is_empty() {
             return Ok(());
@@ -233,8 +232,6 @@ impl Writer {
 /// Returns an unpredictable number. The standard library seeds its hash maps with the system's
 /// randomness.
 fn random_marker() -> u32 {
-    let seed = std::collections::hash_map::RandomState::new()
-        .build_hasher()
-        .finish();
+    let seed = std::hash::RandomState::new().hash_one(0);
     (seed >> 32) as u32 ^ seed as u32
 }
