@@ -67,6 +67,14 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
+    /// Returns the conversion of errors of the local file or directory at `path`.
+    pub(crate) fn at(path: &std::path::Path) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::Local {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     /// Returns the failure class for the metrics.
     #[must_use]
     pub fn cause(&self) -> PublishFailure {
@@ -128,15 +136,11 @@ impl Remote {
         match url.scheme() {
             "s3" => Self::s3(text, &url),
             "file" => {
-                let directory = url
-                    .to_file_path()
-                    .map_err(|()| wrong(text, "the path must be absolute: file:///directory"))?;
-                let local = |source| RemoteError::Local {
-                    path: directory.clone(),
-                    source,
-                };
-                std::fs::create_dir_all(&directory).map_err(local)?;
-                let directory = directory.canonicalize().map_err(local)?;
+                let relative = |()| wrong(text, "the path must be absolute: file:///directory");
+                let directory = url.to_file_path().map_err(relative)?;
+                let local = RemoteError::at(&directory);
+                std::fs::create_dir_all(&directory).map_err(&local)?;
+                let directory = directory.canonicalize().map_err(&local)?;
                 let objects = LocalFileSystem::new_with_prefix(&directory)
                     .map_err(|error| failed(text, error))?;
                 Ok(Self {

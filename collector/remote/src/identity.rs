@@ -33,10 +33,9 @@ const NONCES_MAX: usize = 32;
 /// Returns 128 random bits in hexadecimal.
 pub(crate) fn random() -> Result<String, RemoteError> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| RemoteError::Local {
-        path: PathBuf::from("the system's random numbers"),
-        source: std::io::Error::other(error.to_string()),
-    })?;
+    let failed = RemoteError::at(Path::new("the system's random numbers"));
+    getrandom::fill(&mut bytes)
+        .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
@@ -50,9 +49,8 @@ impl Identity {
     pub(crate) fn of(data: &Path) -> Result<Self, RemoteError> {
         let path = Self::path(data);
         match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| RemoteError::Local {
-                path,
-                source: std::io::Error::other(format!("damaged: {error}")),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                RemoteError::at(&path)(std::io::Error::other(format!("damaged: {error}")))
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let identity = Self {
@@ -69,7 +67,7 @@ impl Identity {
     /// Saves the identity; it is durable if this succeeds.
     fn save(&self, data: &Path) -> Result<(), RemoteError> {
         let path = Self::path(data);
-        let save = || {
+        let save = || -> std::io::Result<()> {
             use std::io::Write as _;
             let beside = data.join(format!(".{FILE}.new"));
             let mut file = std::fs::File::create(&beside)?;
@@ -78,10 +76,7 @@ impl Identity {
             std::fs::rename(&beside, &path)?;
             LocalDisk.sync(data)
         };
-        save().map_err(|source| RemoteError::Local {
-            path: path.clone(),
-            source,
-        })
+        save().map_err(RemoteError::at(&path))
     }
 
     /// Reports whether this directory recently wrote or began to write a manifest with this nonce,

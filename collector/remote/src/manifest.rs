@@ -44,7 +44,7 @@ pub(crate) struct UnnamedObject {
     pub since_ns: i64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     pub version: u32,
     /// Number of times the manifest was written.
@@ -63,11 +63,7 @@ impl Manifest {
     pub(crate) fn empty() -> Self {
         Self {
             version: VERSION,
-            generation: 0,
-            nonce: String::new(),
-            files: Vec::new(),
-            unnamed: Vec::new(),
-            requests: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -79,10 +75,7 @@ pub(crate) fn requests_of(data: &std::path::Path) -> Result<Vec<String>, RemoteE
         Err(DataDirError::Missing(_) | DataDirError::NotOurs(_)) => Ok(Vec::new()),
         found => found.and_then(|data| data.requests()),
     };
-    requests.map_err(|error| RemoteError::Local {
-        path: data.to_owned(),
-        source: std::io::Error::other(error),
-    })
+    requests.map_err(|error| RemoteError::at(data)(std::io::Error::other(error)))
 }
 
 /// Returns a collector's directory.
@@ -159,15 +152,12 @@ fn parsed(bytes: &[u8]) -> Result<Manifest, String> {
 
 /// Reports whether a path has the form `TABLE/date=…/hour=…/NAME.parquet`.
 fn is_of_store(path: &str) -> bool {
-    let Some((table, rest)) = path.split_once('/') else {
-        return false;
-    };
-    let Some((directory, name)) = rest.rsplit_once('/') else {
+    let (Some((table, _)), Some((_, name))) = (path.split_once('/'), path.rsplit_once('/')) else {
         return false;
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     StoreTable::ALL.iter().any(|known| known.name() == table)
-        && Hour::of_directory(directory).is_some()
+        && Hour::of_object(path).is_some()
         && name.ends_with(".parquet")
         && !name.starts_with('.')
         && name.chars().all(is_plain)
@@ -231,40 +221,30 @@ pub(crate) async fn write(
 fn locked(directory: &std::path::Path, id: &str) -> Result<std::fs::File, RemoteError> {
     let above = directory.join(COLLECTORS);
     let path = above.join(format!("{id}.lock"));
-    let open = || {
+    let open = || -> std::io::Result<std::fs::File> {
         std::fs::create_dir_all(&above)?;
-        let file = std::fs::File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)?;
+        let mut options = std::fs::File::options();
+        let options = options.create(true).truncate(false).write(true);
+        let file = options.open(&path)?;
         rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
         Ok(file)
     };
-    open().map_err(|source| RemoteError::Local {
-        path: path.clone(),
-        source,
-    })
+    open().map_err(RemoteError::at(&path))
 }
 
 /// Lists all objects of a collector except the manifest, relative to the collector's directory.
 pub(crate) async fn objects_of(remote: &Remote, id: &str) -> Result<Vec<String>, RemoteError> {
     let directory = directory_of(id);
-    let listed: Vec<_> = remote
-        .objects
-        .list(Some(&directory))
-        .try_collect()
-        .await
-        .map_err(|error| remote.failed(error))?;
+    let listing = remote.objects.list(Some(&directory));
+    let listed = listing.try_collect::<Vec<_>>().await;
+    let listed = listed.map_err(|error| remote.failed(error))?;
     let below = |path: &Path| {
         let path = path.as_ref().strip_prefix(directory.as_ref())?;
         Some(path.trim_start_matches('/').to_owned())
     };
-    Ok(listed
-        .iter()
-        .filter(|meta| !is_manifest(&meta.location))
-        .filter_map(|meta| below(&meta.location))
-        .collect())
+    let paths = listed.iter().map(|meta| &meta.location);
+    let objects = paths.filter(|path| !is_manifest(path));
+    Ok(objects.filter_map(below).collect())
 }
 
 #[cfg(test)]

@@ -49,12 +49,10 @@ impl Mirror {
                 Err(RemoteError::Object { source, .. })
                     if tries < TRIES && matches!(*source, Error::NotFound { .. }) => {}
                 filled => {
-                    let left_out = filled?;
-                    let _lock = lock;
                     return Ok(Self {
+                        left_out: filled?,
                         directory,
-                        left_out,
-                        _lock,
+                        _lock: lock,
                     });
                 }
             }
@@ -88,20 +86,10 @@ pub fn default_cache() -> PathBuf {
         .join("stroboscope")
 }
 
-fn at(path: &Path) -> impl Fn(std::io::Error) -> RemoteError {
-    let path = path.to_owned();
-    move |source| RemoteError::Local {
-        path: path.clone(),
-        source,
-    }
-}
-
 fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
-    let open = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)?;
+    let mut options = File::options();
+    let options = options.create(true).truncate(false).write(true);
+    let open = options.open(path)?;
     match rustix::fs::flock(&open, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(open)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
@@ -112,15 +100,15 @@ fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
 /// Claims the first mirror of this name that is not in use. A mirror becomes free when its
 /// [`Mirror`] is dropped or its process ends.
 fn claimed(cache: &Path, name: &str) -> Result<(PathBuf, File), RemoteError> {
-    std::fs::create_dir_all(cache).map_err(at(cache))?;
+    std::fs::create_dir_all(cache).map_err(RemoteError::at(cache))?;
     let mut number = 0;
     loop {
         let directory = cache.join(format!("{name}-{number}"));
         let lock = directory.with_extension("lock");
-        if let Some(file) = try_lock(&lock).map_err(at(&lock))? {
-            std::fs::create_dir_all(&directory).map_err(at(&directory))?;
-            file.set_modified(std::time::SystemTime::now())
-                .map_err(at(&lock))?;
+        if let Some(file) = try_lock(&lock).map_err(RemoteError::at(&lock))? {
+            std::fs::create_dir_all(&directory).map_err(RemoteError::at(&directory))?;
+            let touched = file.set_modified(std::time::SystemTime::now());
+            touched.map_err(RemoteError::at(&lock))?;
             return Ok((directory, file));
         }
         number += 1;
@@ -132,9 +120,7 @@ fn claimed(cache: &Path, name: &str) -> Result<(PathBuf, File), RemoteError> {
 fn delete_unused(cache: &Path) {
     for entry in std::fs::read_dir(cache).into_iter().flatten().flatten() {
         let path = entry.path();
-        let is_lock = path
-            .extension()
-            .is_some_and(|extension| extension == "lock");
+        let is_lock = path.extension().is_some_and(|end| end == "lock");
         let modified = entry.metadata().and_then(|about| about.modified());
         let unused = modified.ok().and_then(|then| then.elapsed().ok());
         if is_lock
@@ -189,7 +175,8 @@ async fn fill(remote: &Remote, directory: &Path) -> Result<Vec<RemoteError>, Rem
         return Err(left_out.pop().unwrap_or_else(empty));
     }
     for table in stroboscope_store::tables::StoreTable::ALL {
-        delete_others(directory, &directory.join(table.name()), &wanted).map_err(at(directory))?;
+        delete_others(directory, &directory.join(table.name()), &wanted)
+            .map_err(RemoteError::at(directory))?;
     }
     let is_there = |path: &str, bytes: u64| {
         std::fs::metadata(directory.join(path)).is_ok_and(|about| about.len() == bytes)
@@ -209,7 +196,7 @@ async fn fill(remote: &Remote, directory: &Path) -> Result<Vec<RemoteError>, Rem
     }
     let requests: Vec<String> = requests.into_iter().collect();
     let declared = DataDir::existing(directory).and_then(|data| data.set_requests(&requests));
-    declared.map_err(|error| at(directory)(std::io::Error::other(error)))?;
+    declared.map_err(|error| RemoteError::at(directory)(std::io::Error::other(error)))?;
     Ok(left_out)
 }
 
@@ -245,37 +232,33 @@ async fn fetch(
 ) -> Result<(), RemoteError> {
     let from = object_store::path::Path::from(format!("{}/{}", directory_of(&id), file.object));
     let failed = |error| remote.failed(error);
-    let mut parts = remote
-        .objects
-        .get(&from)
-        .await
-        .map_err(failed)?
-        .into_stream();
+    let got = remote.objects.get(&from).await;
+    let mut parts = got.map_err(failed)?.into_stream();
     let above = to.parent().unwrap_or(&to);
-    std::fs::create_dir_all(above).map_err(at(above))?;
+    std::fs::create_dir_all(above).map_err(RemoteError::at(above))?;
     let beside = to.with_extension("new");
     let mut bytes = 0;
-    let mut written = tokio::fs::File::create(&beside)
-        .await
-        .map_err(at(&beside))?;
+    let created = tokio::fs::File::create(&beside).await;
+    let mut written = created.map_err(RemoteError::at(&beside))?;
     while let Some(part) = parts.next().await {
         let part = part.map_err(failed)?;
         bytes += part.len() as u64;
-        written.write_all(&part).await.map_err(at(&beside))?;
+        written
+            .write_all(&part)
+            .await
+            .map_err(RemoteError::at(&beside))?;
     }
-    written.flush().await.map_err(at(&beside))?;
+    written.flush().await.map_err(RemoteError::at(&beside))?;
     drop(written);
-    if bytes != file.bytes {
+    let expected = file.bytes;
+    if bytes != expected {
         return Err(RemoteError::Damaged {
             url: remote.url.clone(),
             object: from.to_string(),
-            what: format!(
-                "has {bytes} bytes instead of the {} in its manifest",
-                file.bytes
-            ),
+            what: format!("has {bytes} bytes instead of the {expected} in its manifest"),
         });
     }
-    std::fs::rename(&beside, &to).map_err(at(&to))
+    std::fs::rename(&beside, &to).map_err(RemoteError::at(&to))
 }
 
 #[cfg(test)]

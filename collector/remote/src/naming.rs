@@ -13,10 +13,7 @@ pub(crate) fn without_covered<'a>(
 ) -> Vec<PublishedFile> {
     let mut directories: BTreeMap<&str, Vec<&PublishedFile>> = BTreeMap::new();
     for file in files {
-        let directory = file
-            .path
-            .rsplit_once('/')
-            .map_or("", |(directory, _)| directory);
+        let directory = directory(&file.path).unwrap_or_default();
         directories.entry(directory).or_default().push(file);
     }
     let mut named = Vec::new();
@@ -53,15 +50,13 @@ pub(crate) fn half_thinned(
 
 /// Reports whether the file at path `file` covers the file at path `other`.
 pub(crate) fn covers(file: &str, other: &str) -> bool {
-    let directory = |path: &str| {
-        path.rsplit_once('/')
-            .map(|(directory, _)| directory.to_owned())
-    };
     let of = |path: &str| Segments::of(&Path::from(path));
-    directory(file) == directory(other)
-        && of(file)
-            .zip(of(other))
-            .is_some_and(|(file, other)| file.covers(other))
+    let segments = of(file).zip(of(other));
+    directory(file) == directory(other) && segments.is_some_and(|(file, other)| file.covers(other))
+}
+
+fn directory(path: &str) -> Option<&str> {
+    Some(path.rsplit_once('/')?.0)
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use object_store::{Error, ObjectStoreExt as _};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, now_ns};
 use stroboscope_store::publishing::PublishCounters;
-use stroboscope_store::tables::{Hour, Segments, Store, StoreTable};
+use stroboscope_store::tables::{Hour, Segments, Store, StoreError, StoreTable};
 use tokio::runtime::Handle;
 
 use crate::address::{Remote, RemoteError};
@@ -315,24 +315,17 @@ impl Rounds {
         {
             return Err(self.fenced());
         }
-        let mut manifest = found
-            .as_ref()
-            .map_or_else(Manifest::empty, |read| read.manifest.clone());
+        let adopted = found.as_ref().map(|read| read.manifest.clone());
+        let mut manifest = adopted.unwrap_or_else(Manifest::empty);
         let objects = self.runtime.block_on(manifest::objects_of(&remote, &id))?;
-        let known: BTreeSet<&str> = manifest
-            .files
-            .iter()
-            .map(|file| &*file.object)
-            .chain(manifest.unnamed.iter().map(|unnamed| &*unnamed.object))
-            .collect();
-        let left: Vec<UnnamedObject> = objects
-            .iter()
-            .filter(|object| !known.contains(&***object) && !object.starts_with(&self.session))
-            .map(|object| UnnamedObject {
-                object: object.clone(),
-                since_ns: now_ns(),
-            })
-            .collect();
+        let listed = manifest.files.iter().map(|file| &*file.object);
+        let unnamed = manifest.unnamed.iter().map(|unnamed| &*unnamed.object);
+        let known: BTreeSet<String> = listed.chain(unnamed).map(str::to_owned).collect();
+        let is_left =
+            |object: &String| !known.contains(object) && !object.starts_with(&self.session);
+        let since_ns = now_ns();
+        let left = objects.into_iter().filter(is_left);
+        let left = left.map(|object| UnnamedObject { object, since_ns });
         manifest.unnamed.extend(left);
         self.replace(found.as_ref(), manifest)
     }
@@ -351,11 +344,7 @@ impl Rounds {
         self.objects += 1;
         let object = format!("{}-{}/{}", self.session, self.objects, file.path);
         let to = Path::from(format!("{}/{object}", directory_of(&self.identity.id)));
-        let local = |source| RemoteError::Local {
-            path: path.clone(),
-            source,
-        };
-        let mut from = opened.map_err(local)?;
+        let mut from = opened.map_err(RemoteError::at(&path))?;
         let upload = upload(&self.remote, &mut from, &path, &to);
         let bytes = self.runtime.block_on(upload)?;
         self.counters.files.fetch_add(1, Relaxed);
@@ -376,11 +365,8 @@ impl Rounds {
         };
         let before = &owned.manifest;
         let here: BTreeSet<&str> = files.iter().map(|file| &*file.path).collect();
-        let mut all: BTreeMap<&str, &PublishedFile> = before
-            .files
-            .iter()
-            .map(|file| (&*file.path, file))
-            .collect();
+        let listed = before.files.iter().map(|file| (&*file.path, file));
+        let mut all: BTreeMap<&str, &PublishedFile> = listed.collect();
         // Leaves out uploaded files that are gone meanwhile: another file covers them or will cover
         // them, or they expired.
         let put = self.put.values().filter(|file| here.contains(&*file.path));
@@ -391,16 +377,12 @@ impl Rounds {
         let objects: BTreeSet<&str> = named.iter().map(|file| &*file.object).collect();
         let since_ns = now_ns();
         let known = before.files.iter().chain(self.put.values());
-        let gone = known
-            .filter(|file| !waiting.contains(&*file.path))
-            .map(|file| file.object.clone())
-            .filter(|object| !objects.contains(&**object));
-        let gone: BTreeSet<String> = gone.collect();
+        let known = known.filter(|file| !waiting.contains(&*file.path));
+        let gone = known.filter(|file| !objects.contains(&*file.object));
+        let gone: BTreeSet<String> = gone.map(|file| file.object.clone()).collect();
+        let unnamed = |object| UnnamedObject { object, since_ns };
         let mut manifest = before.clone();
-        manifest.unnamed.extend(
-            gone.into_iter()
-                .map(|object| UnnamedObject { object, since_ns }),
-        );
+        manifest.unnamed.extend(gone.into_iter().map(unnamed));
         manifest.files = named;
         manifest.requests = manifest::requests_of(&self.data)?;
         if manifest == *before {
@@ -423,10 +405,9 @@ impl Rounds {
         let grace_ns = i64::try_from(GRACE.as_nanos()).unwrap_or(i64::MAX);
         let latest_ns = now_ns().saturating_sub(grace_ns);
         let mut manifest = owned.manifest.clone();
-        let (over, rest): (Vec<UnnamedObject>, Vec<UnnamedObject>) = manifest
-            .unnamed
-            .into_iter()
-            .partition(|unnamed| unnamed.since_ns < latest_ns);
+        let is_over = |unnamed: &UnnamedObject| unnamed.since_ns < latest_ns;
+        let unnamed = std::mem::take(&mut manifest.unnamed).into_iter();
+        let (over, rest): (Vec<_>, Vec<_>) = unnamed.partition(is_over);
         if over.is_empty() {
             return Ok(());
         }
@@ -481,14 +462,8 @@ impl Rounds {
     }
 }
 
-fn local(
-    data: &std::path::Path,
-    error: impl std::error::Error + Send + Sync + 'static,
-) -> RemoteError {
-    RemoteError::Local {
-        path: data.to_owned(),
-        source: std::io::Error::other(error),
-    }
+fn local(data: &std::path::Path, error: StoreError) -> RemoteError {
+    RemoteError::at(data)(std::io::Error::other(error))
 }
 
 /// Lowers this thread's priority to the minimum, on Linux.

@@ -69,10 +69,7 @@ async fn upload_parts(
 fn part(from: &mut File, path: &std::path::Path) -> Result<Vec<u8>, RemoteError> {
     let mut part = Vec::new();
     let read = from.take(PART_BYTES as u64).read_to_end(&mut part);
-    read.map_err(|source| RemoteError::Local {
-        path: path.to_owned(),
-        source,
-    })?;
+    read.map_err(RemoteError::at(path))?;
     Ok(part)
 }
 
