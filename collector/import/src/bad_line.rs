@@ -1,5 +1,7 @@
 //! Defects of one line or record of a source.
 
+use std::str::Utf8Error;
+
 use stroboscope_otlp::BadSpan;
 
 /// Defect of a line, of a record, or of the rest of a source.
@@ -100,4 +102,12 @@ pub enum BadLine {
         /// The fields from which the mapping makes that part.
         fields: Vec<String>,
     },
+}
+
+impl From<Utf8Error> for BadLine {
+    fn from(error: Utf8Error) -> Self {
+        Self::NotUtf8 {
+            valid: error.valid_up_to(),
+        }
+    }
 }

@@ -21,7 +21,7 @@ use super::BadLine;
 use super::json_error::reason_of;
 use super::take::Take;
 use super::time::{TimeUnit, duration_ns};
-use super::tracks::{Slice, Tracks};
+use super::tracks::{Slice, Tracks, WIDE};
 use stroboscope_otlp::Attributes;
 use stroboscope_otlp::typed::{UnstoredValue, parse};
 
@@ -87,9 +87,8 @@ fn text(value: &Value) -> String {
 
 impl Chrome {
     pub(super) fn new(content: &str) -> Self {
-        let tracks = Tracks::new("chrome", content);
         Self {
-            tracks,
+            tracks: Tracks::new("chrome", content),
             open: HashMap::new(),
             open_count: 0,
             last_ns: HashMap::new(),
@@ -103,14 +102,14 @@ impl Chrome {
 
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.tracks.told += 1;
-        let event: Event<'_> =
-            match parse(record, "event", &mut |name| take.not_taken(line, name, 1)) {
-                Ok(event) => event,
-                Err(error) => {
-                    let (offset, reason) = reason_of(&error);
-                    return take.bad(line + offset, &reason);
-                }
-            };
+        let parsed = parse(record, "event", &mut |name| take.not_taken(line, name, 1));
+        let event: Event<'_> = match parsed {
+            Ok(event) => event,
+            Err(error) => {
+                let (offset, reason) = reason_of(&error);
+                return take.bad(line + offset, &reason);
+            }
+        };
         for (name, unstored) in [
             ("tts", event.tts),
             ("tdur", event.tdur),
@@ -127,11 +126,7 @@ impl Chrome {
             self.tracks.hand_on(take);
         }
         if self.tracks.is_wide() {
-            take.not_taken(
-                line,
-                "nesting and names of threads before the 500000th of them",
-                1,
-            );
+            take.not_taken(line, WIDE, 1);
             self.finish(take);
             self.last_ns.clear();
             self.open_count = 0;
@@ -159,10 +154,8 @@ impl Chrome {
             "N" | "O" | "D" => "objects (ph N, O, D)",
             "v" | "V" => "memory dumps (ph v, V)",
             unknown => {
-                other = format!(
-                    "events of phase {}",
-                    unknown.chars().take(8).collect::<String>()
-                );
+                let unknown: String = unknown.chars().take(8).collect();
+                other = format!("events of phase {unknown}");
                 &other
             }
         };
@@ -177,20 +170,13 @@ impl Chrome {
             "X" => {
                 let duration_ns = event.dur.map(|dur| length_ns(dur.get())).transpose()?;
                 let end_ns = slice.start_ns.checked_add(duration_ns.unwrap_or_default());
-                let flags = if duration_ns.is_none() {
-                    SpanFlag::Unfinished as u32
-                } else {
-                    0
-                };
                 let end_ns = end_ns.ok_or(BadLine::Json("`dur` is too long".to_owned()))?;
-                self.tracks.push(
-                    Slice {
-                        end_ns: Some(end_ns),
-                        flags,
-                        ..slice
-                    },
-                    bytes,
-                );
+                let whole = Slice {
+                    end_ns: Some(end_ns),
+                    flags: duration_ns.map_or(SpanFlag::Unfinished as u32, |_| 0),
+                    ..slice
+                };
+                self.tracks.push(whole, bytes);
             }
             "B" | "b" | "S" if self.open_count >= OPEN_MAX => {
                 take.not_taken(line, "begins beyond 100000 without ends", 1);
@@ -208,9 +194,7 @@ impl Chrome {
                 }
                 None => take.not_taken(line, "ends without their begins", 1),
             },
-            _ => {
-                self.tracks.push(slice, bytes);
-            }
+            _ => _ = self.tracks.push(slice, bytes),
         }
         Ok(())
     }
@@ -236,31 +220,22 @@ impl Chrome {
         let track = match &*event.ph {
             // Asynchronous events belong to no thread, or to several.
             "b" | "e" | "n" | "S" | "F" | "T" | "p" => {
-                let name = if "SFTp".contains(&*event.ph) {
-                    event.name.as_deref()
-                } else {
-                    None
-                };
-                let parts = [
-                    event.cat.as_deref(),
-                    name,
-                    Some(&*text(&event.scope)),
-                    Some(&*id),
-                ];
-                let parts: Vec<&str> = parts
+                let (category, scope) = (event.cat.as_deref(), text(&event.scope));
+                let name = event
+                    .name
+                    .as_deref()
+                    .filter(|_| "SFTp".contains(&*event.ph));
+                let parts = [category, name, Some(&*scope), Some(&*id)]
                     .into_iter()
-                    .flatten()
-                    .filter(|part| !part.is_empty())
-                    .collect();
-                self.tracks
-                    .track(&process, &format!("async {}", parts.join(" ")))
+                    .flatten();
+                let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+                let thread = format!("async {}", parts.join(" "));
+                self.tracks.track(&process, &thread)
             }
             phase => {
-                if let Some(flow) = [("s", "begin"), ("t", "step"), ("f", "end")]
-                    .iter()
-                    .find(|flow| flow.0 == phase)
-                {
-                    attributes.insert("flow".to_owned(), flow.1.into());
+                let flows = [("s", "begin"), ("t", "step"), ("f", "end")];
+                if let Some((_, flow)) = flows.into_iter().find(|flow| flow.0 == phase) {
+                    attributes.insert("flow".to_owned(), flow.into());
                     attributes.insert("flow.id".to_owned(), id.into());
                 }
                 self.tracks.track(&process, &text(&event.tid))
@@ -269,27 +244,21 @@ impl Chrome {
         if !event.s.is_null() {
             attributes.insert("scope".to_owned(), event.s.clone());
         }
-        let name = event.name.as_deref().unwrap_or_default().to_owned();
-        let start_ns = length_ns(ts.get())?;
         Ok(Slice {
             line,
             number: self.tracks.told,
             track,
-            name,
-            start_ns,
+            name: event.name.as_deref().unwrap_or_default().to_owned(),
+            start_ns: length_ns(ts.get())?,
             attributes,
             ..Slice::default()
         })
     }
 
     fn metadata(&mut self, line: u64, event: &Event<'_>, take: &mut dyn Take) {
-        let name = event
-            .args
-            .get("name")
-            .and_then(Value::as_str)
-            .map(str::to_owned);
+        let name = event.args.get("name").and_then(Value::as_str);
         let process = text(&event.pid);
-        match (event.name.as_deref(), name) {
+        match (event.name.as_deref(), name.map(str::to_owned)) {
             (Some("process_name"), Some(name)) => self.tracks.name_process(&process, name),
             (Some("thread_name"), Some(name)) => {
                 self.tracks.name_thread(&process, &text(&event.tid), name);
@@ -308,15 +277,12 @@ impl Chrome {
         open.sort_by_key(|slice| slice.line);
         for slice in open {
             let last_ns = self.last_ns.get(&slice.track).copied().unwrap_or_default();
-            let end_ns = Some(last_ns.max(slice.start_ns));
-            self.tracks.push(
-                Slice {
-                    end_ns,
-                    flags: SpanFlag::Unfinished as u32,
-                    ..slice
-                },
-                0,
-            );
+            let unfinished = Slice {
+                end_ns: Some(last_ns.max(slice.start_ns)),
+                flags: SpanFlag::Unfinished as u32,
+                ..slice
+            };
+            self.tracks.push(unfinished, 0);
         }
         self.tracks.hand_on(take);
     }

@@ -50,17 +50,15 @@ impl<'a> Documents<'a> {
         limits: &'a Limits,
         content: &str,
     ) -> Self {
-        let (chrome, kutrace) = (Chrome::new(content), Kutrace::new(content));
-        let (json, unknown, zipkin) = (String::new(), Unknown::default(), Zipkin::default());
         Self {
             asked,
             limits,
             times,
-            json,
-            unknown,
-            zipkin,
-            chrome,
-            kutrace,
+            json: String::new(),
+            unknown: Unknown::default(),
+            zipkin: Zipkin::default(),
+            chrome: Chrome::new(content),
+            kutrace: Kutrace::new(content),
         }
     }
 
@@ -89,9 +87,7 @@ impl<'a> Documents<'a> {
             self.records(source, &layout, 1, 0, sink, at)
         };
         // This also runs if the source broke off, so that the records before that point are kept.
-        self.zipkin
-            .matched()
-            .for_each(|(line, span)| sink.span(line, Ok(span)));
+        self.hand_on_zipkin(sink);
         self.chrome.finish(sink);
         self.kutrace.finish(sink);
         if let (Ok(()), Some(what)) = (&read, self.unknown.holds()) {
@@ -108,11 +104,9 @@ impl<'a> Documents<'a> {
         sink: &mut Sink<'_>,
         at: &mut u64,
     ) -> Result<(), StopReason> {
-        let is_log = matches!(form, Form::Event | Form::Unknown);
-        let limit = if is_log {
-            IMPORT_LINE_BYTES_MAX
-        } else {
-            IMPORT_RECORD_BYTES_MAX
+        let limit = match form {
+            Form::Event | Form::Unknown => IMPORT_LINE_BYTES_MAX,
+            _ => IMPORT_RECORD_BYTES_MAX,
         };
         let mut lines = Lines::new(source, limit);
         let mut line = Vec::new();
@@ -133,10 +127,10 @@ impl<'a> Documents<'a> {
     /// another form, or if the user asked for another format.
     fn plain_event(&mut self, number: u64, line: &[u8], sink: &mut Sink<'_>) -> bool {
         let is_asked = self.asked.is_none_or(|asked| asked == Format::Events);
-        let event = is_asked
-            .then(|| parse_plain(line, &mut self.json, self.limits))
-            .flatten();
-        let Some(event) = event else { return false };
+        let parsed = is_asked.then(|| parse_plain(line, &mut self.json, self.limits));
+        let Some(event) = parsed.flatten() else {
+            return false;
+        };
         self.unknown.known(sink);
         match self.times.ns(event.time_ns as u64, number) {
             Ok(time_ns) => sink.event(&LogEvent { time_ns, ..event }),
@@ -175,15 +169,13 @@ impl<'a> Documents<'a> {
                 // A traced program that is killed leaves the list open, and the format allows that.
                 NextRecord::OpenList if self.chrome.has_any() => {}
                 NextRecord::OpenList => {
-                    sink.bad(
-                        line,
-                        &BadLine::Json("the document ends in the middle".to_owned()),
-                    );
+                    let reason = "the document ends in the middle".to_owned();
+                    sink.bad(line, &BadLine::Json(reason));
                 }
                 // The source may be a text log that begins with a bracket.
                 NextRecord::Bad(reason) => {
-                    self.unknown
-                        .take(line, reason, "text that is not JSON".to_owned(), sink);
+                    let what = "text that is not JSON".to_owned();
+                    self.unknown.take(line, reason, what, sink);
                 }
             }
         }
@@ -204,10 +196,8 @@ impl<'a> Documents<'a> {
         let form = Form::of(&shape, record, self.asked);
         let is_list = shape.is_array && (form != Form::Event || self.asked.is_none());
         if depth >= DEPTH_MAX && (is_list || form == Form::Lists) {
-            sink.bad(
-                line,
-                &BadLine::Json("more lists in lists than any known form has".to_owned()),
-            );
+            let reason = "more lists in lists than any known form has".to_owned();
+            sink.bad(line, &BadLine::Json(reason));
             return Ok(());
         }
         let nested = match form {
@@ -223,9 +213,7 @@ impl<'a> Documents<'a> {
         let text = match std::str::from_utf8(record) {
             Ok(text) => text,
             Err(error) => {
-                let reason = BadLine::NotUtf8 {
-                    valid: error.valid_up_to(),
-                };
+                let reason = BadLine::from(error);
                 if form == Form::Unknown {
                     let what = "bytes that are neither text nor packed by gzip or zstd".to_owned();
                     self.unknown.take(line, reason, what, sink);
@@ -240,30 +228,27 @@ impl<'a> Documents<'a> {
             return Ok(());
         }
         self.unknown.known(sink);
-        let read = match form {
-            Form::Event => {
-                self.event(line, record, sink);
-                Ok(())
+        match form {
+            Form::Event => self.event(line, record, sink),
+            Form::Jaeger => {
+                if let Err((offset, reason)) = jaeger::spans_of(line, text, sink) {
+                    sink.bad(line + offset, &reason);
+                }
             }
-            Form::Jaeger => jaeger::spans_of(line, text, sink),
-            Form::ChromeEvent => {
-                self.chrome.take(line, text, sink);
-                Ok(())
-            }
+            Form::ChromeEvent => self.chrome.take(line, text, sink),
             _ => {
                 self.zipkin.take(line, text, sink);
                 if self.zipkin.is_full() {
-                    self.zipkin
-                        .matched()
-                        .for_each(|(line, span)| sink.span(line, Ok(span)));
+                    self.hand_on_zipkin(sink);
                 }
-                Ok(())
             }
-        };
-        if let Err((offset, reason)) = read {
-            sink.bad(line + offset, &reason);
         }
         Ok(())
+    }
+
+    fn hand_on_zipkin(&mut self, sink: &mut Sink<'_>) {
+        let matched = self.zipkin.matched();
+        matched.for_each(|(line, span)| sink.span(line, Ok(span)));
     }
 
     fn event(&mut self, line: u64, record: &[u8], sink: &mut Sink<'_>) {
@@ -289,14 +274,7 @@ impl<'a> Documents<'a> {
     fn element(&mut self, line: u64, list: List, record: &[u8], sink: &mut Sink<'_>) {
         let text = match std::str::from_utf8(record) {
             Ok(text) => text,
-            Err(error) => {
-                return sink.bad(
-                    line,
-                    &BadLine::NotUtf8 {
-                        valid: error.valid_up_to(),
-                    },
-                );
-            }
+            Err(error) => return sink.bad(line, &BadLine::from(error)),
         };
         let read = match list {
             List::Spans => stroboscope_otlp::spans_of_json(line, text, &mut AsSpans(sink))

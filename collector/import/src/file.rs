@@ -102,14 +102,9 @@ impl Importer {
             source,
         };
         let mut file = File::open(path).map_err(unreadable)?;
-        let mut hasher = Hasher::default();
-        copy(&mut file, |part| {
-            hasher.write(part);
-            Ok(())
-        })
-        .map_err(unreadable)?;
+        let hash = hash_of(&mut file).map_err(unreadable)?;
         file.rewind().map_err(unreadable)?;
-        self.content(&name, file, &hex(&hasher), bad)
+        self.content(&name, file, &hash, bad)
     }
 
     /// Imports a stream that can be read only once, such as standard input. It is spooled to the
@@ -176,12 +171,12 @@ impl Importer {
         }
         let total = file.metadata().ok().map(|about| about.len());
         let source = UnpackedSource::open(file).map_err(unreadable)?;
-        let sink = Sink::new(
+        let (run, read_bytes) = (
             RunWriter::new(&self.target, content),
             source.read_bytes.clone(),
-            self.observer.begin("importing", "bytes", total),
-            bad,
         );
+        let task = self.observer.begin("importing", "bytes", total);
+        let sink = Sink::new(run, read_bytes, task, bad);
         let summary = self.read_as.read(name, source, sink, &self.target.limits)?;
         if summary.events + summary.spans > 0 {
             let receipt = Receipt {
@@ -207,17 +202,18 @@ impl Importer {
 /// decompressed to its end.
 fn unpacked_hash(file: &mut File) -> io::Result<Option<String>> {
     let mut source = UnpackedSource::open(file.try_clone()?)?;
-    let mut hasher = Hasher::default();
-    let hashed = match source.is_packed {
-        true => copy(&mut source.bytes, |part| {
-            hasher.write(part);
-            Ok(())
-        })
-        .is_ok(),
-        false => false,
-    };
+    let hash = source.is_packed.then(|| hash_of(&mut source.bytes).ok());
     file.rewind()?;
-    Ok(hashed.then(|| hex(&hasher)))
+    Ok(hash.flatten())
+}
+
+fn hash_of(source: &mut impl Read) -> io::Result<String> {
+    let mut hasher = Hasher::default();
+    copy(source, |part| {
+        hasher.write(part);
+        Ok(())
+    })?;
+    Ok(hex(&hasher))
 }
 
 fn hex(hasher: &Hasher) -> String {

@@ -80,21 +80,16 @@ pub(super) enum SourceForm {
 /// comment. Returns `None` for other text.
 pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
     let text = String::from_utf8_lossy(head);
-    let line = text
-        .lines()
-        .find(|line| !line.trim().is_empty() && !line.starts_with('#'))?;
+    let mut lines = text.lines();
+    let line = lines.find(|line| !line.trim().is_empty() && !line.starts_with('#'))?;
     let is_event = |group: &&str| line.contains(&format!(": {group}:"));
     if line.contains("] ") && ["raw_syscalls", "sched", "task"].iter().any(is_event) {
         return Some(Format::PerfScript);
     }
     let is_time = |word: &str| {
+        let are_digits = |number: &str| number.bytes().all(|byte| byte.is_ascii_digit());
         let parts = word.split_once('.');
-        parts.is_some_and(|(s, us)| {
-            s.len() >= 10
-                && [s, us]
-                    .iter()
-                    .all(|n| n.bytes().all(|b| b.is_ascii_digit()))
-        })
+        parts.is_some_and(|(s, us)| s.len() >= 10 && are_digits(s) && are_digits(us))
     };
     // The line may begin with a thread's number, `N` or `[pid N]`, perhaps padded with spaces.
     let mut words = line.trim_start_matches("[pid ").split_whitespace().take(2);
@@ -112,10 +107,8 @@ pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> SourceForm {
         None if protobuf::is_likely(head) => SourceForm::Protobuf,
         asked => {
             let shape = JsonShape::of(head);
-            let is_json = head
-                .trim_ascii_start()
-                .first()
-                .is_some_and(|byte| b"{[\xef".contains(byte));
+            let first = head.trim_ascii_start().first();
+            let is_json = first.is_some_and(|byte| b"{[\xef".contains(byte));
             let form = Form::of(&shape, head, asked);
             SourceForm::Json {
                 form,

@@ -48,19 +48,14 @@ pub(super) fn spans_of(line: u64, record: &str, take: &mut dyn Take) -> Result<(
     let trace: Trace<'_> = parse(record, "trace", &mut |name| of_trace.push(name.to_owned()))
         .map_err(|error| reason_of(&error))?;
     let mut processes = trace.processes.unwrap_or_default();
-    processes.extend(
-        trace
-            .process_map
-            .into_iter()
-            .flatten()
-            .map(|each| (each.id, each.process)),
-    );
+    let mapped = trace.process_map.into_iter().flatten();
+    processes.extend(mapped.map(|each| (each.id, each.process)));
     let Some(spans) = trace.spans else {
         return span_of(line, record, "", &processes, take);
     };
-    of_trace
-        .iter()
-        .for_each(|name| take.not_taken(line, name, 1));
+    for name in &of_trace {
+        take.not_taken(line, name, 1);
+    }
     take.not_taken(line, "trace.warnings", u64::from(trace.warnings.0));
     let mut lines = LinesBefore::of(record);
     for raw in spans {
@@ -105,11 +100,8 @@ fn foreign(
 ) -> Result<ForeignSpan, BadLine> {
     let listed = span.process_id.as_ref().and_then(|id| processes.get(id));
     let process = listed.or(span.process.as_ref());
-    let trace = span
-        .trace_id
-        .as_deref()
-        .filter(|id| !id.is_empty())
-        .unwrap_or(trace_id);
+    let own_trace = span.trace_id.as_deref().filter(|id| !id.is_empty());
+    let trace = own_trace.unwrap_or(trace_id);
     let start_ns = instant_ns("startTime", span.start_time.get())?;
     let duration_ns = match span.duration {
         Some(raw) => length_ns(raw.get())?,
@@ -118,18 +110,16 @@ fn foreign(
         None if span.start_time.get().starts_with('"') => 0,
         None => return Err(BadLine::Json("missing field `duration`".to_owned())),
     };
-    let value = duration_ns.unsigned_abs();
     let out_of_range = BadSpan::TimeOutOfRange {
         field: "duration",
-        value,
+        value: duration_ns.unsigned_abs(),
         unit: "ns",
     };
+    let service = process.map(|process| process.service_name.clone().into_owned());
     let mut foreign = ForeignSpan {
         trace: id(trace).into_owned(),
         span_id: own_span_id(&id(&span.span_id))?,
-        service: process.map_or_else(String::new, |process| {
-            process.service_name.clone().into_owned()
-        }),
+        service: service.unwrap_or_default(),
         name: span.operation_name.into_owned(),
         start_ns,
         end_ns: start_ns.checked_add(duration_ns).ok_or(out_of_range)?,
@@ -156,45 +146,27 @@ fn foreign(
         }
     }
     let parent_span_id = span.parent_span_id.as_deref().unwrap_or_default();
-    set_parent(
-        &mut foreign,
-        span.references.as_deref().unwrap_or_default(),
-        &id(parent_span_id),
-    );
-    foreign.events = span
-        .logs
-        .iter()
-        .flatten()
-        .map(event)
-        .collect::<Result<_, _>>()?;
+    let references = span.references.as_deref().unwrap_or_default();
+    set_parent(&mut foreign, references, &id(parent_span_id));
+    let events = span.logs.iter().flatten().map(event);
+    foreign.events = events.collect::<Result<_, _>>()?;
     Ok(foreign)
 }
 
 /// Returns the tags of a list, and after them the tags of a map. In the keys of the map, dots
 /// replace `@`.
 fn tags(list: Option<&[Tag<'_>]>, map: Option<&Map<String, Value>>) -> Vec<(String, Value)> {
-    let listed = list
-        .unwrap_or_default()
-        .iter()
-        .map(|tag| (tag.key.clone().into_owned(), typed(tag)));
-    let mapped = map
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key.replace('@', "."), value.clone()));
+    let listed = list.unwrap_or_default().iter();
+    let listed = listed.map(|tag| (tag.key.clone().into_owned(), typed(tag)));
+    let mapped = map.into_iter().flatten();
+    let mapped = mapped.map(|(key, value)| (key.replace('@', "."), value.clone()));
     listed.chain(mapped).collect()
 }
 
 fn host(tags: &[(String, Value)]) -> String {
-    let named = |key: &str| {
-        tags.iter()
-            .find(|tag| tag.0 == key)
-            .and_then(|tag| tag.1.as_str())
-    };
-    ["hostname", "host.name", "ip"]
-        .into_iter()
-        .find_map(named)
-        .unwrap_or_default()
-        .to_owned()
+    let named = |key: &str| tags.iter().find(|tag| tag.0 == key)?.1.as_str();
+    let host = ["hostname", "host.name", "ip"].into_iter().find_map(named);
+    host.unwrap_or_default().to_owned()
 }
 
 /// Returns a tag's value. Elasticsearch's documents contain numbers and booleans as text, which is
@@ -217,17 +189,13 @@ fn typed(tag: &Tag<'_>) -> Value {
 
 fn set_parent(foreign: &mut ForeignSpan, references: &[Reference<'_>], parent_span_id: &str) {
     let is_here = |reference: &&Reference<'_>| {
-        reference
-            .trace_id
-            .as_deref()
-            .is_none_or(|trace| trace.is_empty() || id(trace) == foreign.trace)
+        let trace = reference.trace_id.as_deref();
+        trace.is_none_or(|trace| trace.is_empty() || id(trace) == foreign.trace)
             && span_number(&id(&reference.span_id)) != 0
     };
     let of_type = |kind: &str| {
-        references
-            .iter()
-            .filter(is_here)
-            .find(|reference| reference.ref_type == kind)
+        let mut here = references.iter().filter(is_here);
+        here.find(|reference| reference.ref_type == kind)
     };
     let parent = of_type("CHILD_OF").or_else(|| of_type("FOLLOWS_FROM"));
     let is_link =
@@ -238,9 +206,8 @@ fn set_parent(foreign: &mut ForeignSpan, references: &[Reference<'_>], parent_sp
         |parent| span_number(&id(&parent.span_id)),
     );
     if parent.is_some_and(|parent| parent.ref_type == "FOLLOWS_FROM") {
-        foreign
-            .attributes
-            .insert("follows_from".to_owned(), true.into());
+        let attributes = &mut foreign.attributes;
+        attributes.insert("follows_from".to_owned(), true.into());
     }
     if !links.is_empty() {
         foreign.attributes.insert("links".to_owned(), links.into());
@@ -266,15 +233,10 @@ fn link(reference: &Reference<'_>) -> Value {
 }
 
 fn event(log: &Log<'_>) -> Result<ForeignEvent, BadLine> {
-    let mut attributes = Attributes::new();
-    for (key, value) in tags(Some(&log.fields), None) {
-        attributes.insert(key, value);
-    }
+    let mut attributes = Attributes::from_iter(tags(Some(&log.fields), None));
     let is_name = |key: &str| {
-        attributes
-            .get(key)
-            .and_then(Value::as_str)
-            .is_some_and(|name| !name.is_empty())
+        let name = attributes.get(key).and_then(Value::as_str);
+        name.is_some_and(|name| !name.is_empty())
     };
     let key = ["event", "message"].into_iter().find(|key| is_name(key));
     let name = match key.and_then(|key| attributes.remove(key)) {

@@ -58,15 +58,14 @@ enum ValueEnd {
 impl<'a, R: BufRead> JsonRecords<'a, R> {
     /// Creates a walk over `source`, which begins on line `first_line`.
     pub(super) fn new(source: R, layout: &'a Layout, limit: usize, first_line: u64) -> Self {
-        let (place, depth, key) = (Place::Outside, 0, String::new());
         Self {
             source,
             layout,
             limit,
             line: first_line,
-            place,
-            depth,
-            key,
+            place: Place::Outside,
+            depth: 0,
+            key: String::new(),
         }
     }
 
@@ -107,10 +106,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
                 }
                 (Place::Outside, _) => {
                     self.skip_to_document()?;
-                    return Ok(Some((
-                        line,
-                        bad("expected a JSON object or array".to_owned()),
-                    )));
+                    let what = "expected a JSON object or array".to_owned();
+                    return Ok(Some((line, bad(what))));
                 }
                 (_, b',') => self.source.consume(1),
                 (Place::Object, b'}') if self.depth > 0 => {
@@ -127,10 +124,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
                 (Place::Object, _) | (_, b'}' | b':') => {
                     self.place = Place::Outside;
                     self.skip_to_document()?;
-                    return Ok(Some((
-                        line,
-                        bad(format!("unexpected `{}` between records", char::from(byte))),
-                    )));
+                    let what = format!("unexpected `{}` between records", char::from(byte));
+                    return Ok(Some((line, bad(what))));
                 }
                 (Place::List(list, _), _) => return self.record(list, record).map(Some),
             }
@@ -152,10 +147,7 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
             }
             let blank = |byte: &&u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(byte);
             let blanks = available.iter().take_while(blank).count();
-            self.line += available[..blanks]
-                .iter()
-                .filter(|byte| **byte == b'\n')
-                .count() as u64;
+            self.line += line_ends(&available[..blanks]);
             let next = available.get(blanks).copied();
             self.source.consume(blanks);
             if next.is_some() {
@@ -199,20 +191,15 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
 
     fn record(&mut self, list: List, record: &mut Vec<u8>) -> io::Result<(u64, NextRecord)> {
         let line = self.line;
-        Ok(match self.value(record)? {
-            ValueEnd::Whole => (line, NextRecord::Record(list)),
-            ValueEnd::TooLong => (
-                line,
-                NextRecord::Bad(BadLine::RecordTooLong { limit: self.limit }),
-            ),
+        let found = match self.value(record)? {
+            ValueEnd::Whole => NextRecord::Record(list),
+            ValueEnd::TooLong => NextRecord::Bad(BadLine::RecordTooLong { limit: self.limit }),
             ValueEnd::Cut => {
                 self.place = Place::Outside;
-                (
-                    line,
-                    NextRecord::Bad(BadLine::Json("a record is cut".to_owned())),
-                )
+                NextRecord::Bad(BadLine::Json("a record is cut".to_owned()))
             }
-        })
+        };
+        Ok((line, found))
     }
 
     /// Reads one value, which begins with the next byte, into `value`. Skips a value that is longer
@@ -231,10 +218,7 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
                 });
             }
             let (part, found) = extent.walk(available);
-            self.line += available[..part]
-                .iter()
-                .filter(|byte| **byte == b'\n')
-                .count() as u64;
+            self.line += line_ends(&available[..part]);
             is_too_long |= value.len() + part > self.limit;
             if !is_too_long {
                 value.extend_from_slice(&available[..part]);
@@ -269,6 +253,10 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
             self.source.consume(skipped);
         }
     }
+}
+
+fn line_ends(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 fn fill(source: &mut impl BufRead) -> io::Result<&[u8]> {

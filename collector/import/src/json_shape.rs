@@ -26,10 +26,8 @@ struct Walk {
 impl JsonShape {
     /// Determines the shape of the text that begins with `text`.
     pub(super) fn of(text: &[u8]) -> Self {
-        let text = text
-            .strip_prefix(b"\xef\xbb\xbf")
-            .unwrap_or(text)
-            .trim_ascii_start();
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        let text = text.trim_ascii_start();
         let mut shape = Self {
             is_array: text.first() == Some(&b'['),
             ..Self::default()
@@ -48,9 +46,8 @@ impl JsonShape {
                     };
                     if walk.is_key_next && walk.depth == walk.object_depth {
                         let key = String::from_utf8_lossy(&text[at..at + length]).into_owned();
-                        shape
-                            .keys
-                            .push((key, first_of_value(&text[at + length + 1..])));
+                        let first = first_of_value(&text[at + length + 1..]);
+                        shape.keys.push((key, first));
                         walk.is_key_next = false;
                     }
                     at += length + 1;
@@ -69,9 +66,7 @@ impl JsonShape {
         }
         shape
     }
-}
 
-impl JsonShape {
     /// Reports whether the object has this key.
     pub(super) fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|seen| seen.0 == key)
@@ -116,15 +111,15 @@ fn string_length(text: &[u8]) -> Option<usize> {
 /// Returns the first byte of the value after a key; 0 if there is none.
 fn first_of_value(rest: &[u8]) -> u8 {
     let mut rest = rest.iter().filter(|byte| !byte.is_ascii_whitespace());
-    if rest.next() == Some(&b':') {
-        rest.next().copied().unwrap_or_default()
-    } else {
-        0
+    match rest.next() {
+        Some(b':') => rest.next().copied().unwrap_or_default(),
+        _ => 0,
     }
 }
 
 fn is_line_end(rest: &[u8]) -> bool {
-    rest.iter()
-        .find(|byte| ![b' ', b'\t', b'\r'].contains(byte))
-        .is_none_or(|byte| *byte == b'\n')
+    let after = rest
+        .iter()
+        .find(|byte| ![b' ', b'\t', b'\r'].contains(byte));
+    after.is_none_or(|byte| *byte == b'\n')
 }

@@ -37,14 +37,10 @@ pub(super) fn read(
     for problem in &read.problems {
         bad(problem.line, &BadLine::KernelEvent(problem.what.clone()));
     }
-    let unnamed = read
-        .problem_count
-        .saturating_sub(read.problems.len() as u64);
-    for _ in 0..unnamed {
-        bad(
-            read.lines,
-            &BadLine::KernelEvent("more lines before it are not events of the kernel".to_owned()),
-        );
+    let named = read.problems.len() as u64;
+    for _ in 0..read.problem_count.saturating_sub(named) {
+        let what = "more lines before it are not events of the kernel".to_owned();
+        bad(read.lines, &BadLine::KernelEvent(what));
     }
     (chunk(read, recording), end)
 }

@@ -32,7 +32,7 @@ use super::BadLine;
 use super::json_error::reason_of;
 use super::take::Take;
 use super::time::{TimeUnit, duration_ns};
-use super::tracks::{Slice, Tracks};
+use super::tracks::{Slice, Tracks, WIDE};
 use stroboscope_otlp::Attributes;
 use stroboscope_otlp::BadSpan;
 
@@ -87,26 +87,18 @@ struct Row {
 }
 
 fn row(record: &str, base_ns: i64) -> Result<Row, BadLine> {
-    let fields: Vec<&RawValue> =
-        serde_json::from_str(record).map_err(|error| reason_of(&error).1)?;
+    const FIELDS: &str = "a row of KUtrace has 9 or 10 fields";
+    let wrong = |error: serde_json::Error| reason_of(&error).1;
+    let fields: Vec<&RawValue> = serde_json::from_str(record).map_err(wrong)?;
     let [start, duration, rest @ .., name] = &fields[..] else {
-        return Err(BadLine::Json(
-            "a row of KUtrace has 9 or 10 fields".to_owned(),
-        ));
+        return Err(BadLine::Json(FIELDS.to_owned()));
     };
-    let numbers: Result<Vec<i64>, _> = rest
-        .iter()
-        .map(|field| serde_json::from_str(field.get()))
-        .collect();
-    let numbers = numbers.map_err(|error| reason_of(&error).1)?;
+    let numbers = rest.iter().map(|field| serde_json::from_str(field.get()));
+    let numbers: Vec<i64> = numbers.collect::<Result<_, _>>().map_err(wrong)?;
     let [cpu, thread, rpc, event, argument, result, ..] = numbers[..] else {
-        return Err(BadLine::Json(format!(
-            "a row of KUtrace has 9 or 10 fields, not {}",
-            fields.len()
-        )));
+        return Err(BadLine::Json(format!("{FIELDS}, not {}", fields.len())));
     };
-    let name: Cow<'_, str> =
-        serde_json::from_str(name.get()).map_err(|error| reason_of(&error).1)?;
+    let name: Cow<'_, str> = serde_json::from_str(name.get()).map_err(wrong)?;
     let from_ns = duration_ns(start.get(), TimeUnit::S)?;
     let start_ns = base_ns.checked_add(from_ns);
     let end_ns = start_ns.zip(Some(duration_ns(duration.get(), TimeUnit::S)?));
@@ -190,10 +182,8 @@ impl Row {
     /// Returns the name without its thread, RPC or argument as a number at its end. Such a number
     /// has no meaning in another recording.
     fn plain_name(&self) -> &str {
-        let numbers = [self.thread, self.rpc(), self.argument];
-        let plain = numbers
-            .iter()
-            .find_map(|number| self.name.strip_suffix(&format!(".{number}")));
+        let mut numbers = [self.thread, self.rpc(), self.argument].into_iter();
+        let plain = numbers.find_map(|number| self.name.strip_suffix(&format!(".{number}")));
         plain.unwrap_or(&self.name)
     }
 
@@ -211,11 +201,10 @@ impl Row {
                 attributes.insert("result".to_owned(), result_of(self.result).into());
             }
             ENQUEUE => drop(attributes.insert("queue".to_owned(), self.argument.into())),
-            _ => {
-                if self.argument != 0 {
-                    attributes.insert("argument".to_owned(), self.argument.into());
-                }
+            _ if self.argument != 0 => {
+                attributes.insert("argument".to_owned(), self.argument.into());
             }
+            _ => {}
         }
         attributes
     }
@@ -223,10 +212,9 @@ impl Row {
 
 /// Decodes a call's result: 16 bits with a sign.
 fn result_of(written: i64) -> i64 {
-    if (0x8000..=0xffff).contains(&written) {
-        written - 0x1_0000
-    } else {
-        written
+    match written {
+        0x8000..=0xffff => written - 0x1_0000,
+        _ => written,
     }
 }
 
@@ -244,11 +232,10 @@ impl Kutrace {
     /// Returns true in that case.
     pub(super) fn header(&mut self, key: &str, value: &[u8]) -> bool {
         let is_base = key == "tracebase" && self.tracks.told == 0;
-        let text = is_base
-            .then(|| serde_json::from_slice::<Cow<'_, str>>(value).ok())
-            .flatten();
+        let text = serde_json::from_slice::<Cow<'_, str>>(value).ok();
+        let base = text.filter(|_| is_base);
         let base =
-            text.and_then(|text| NaiveDateTime::parse_from_str(&text, "%Y-%m-%d_%H:%M:%S").ok());
+            base.and_then(|text| NaiveDateTime::parse_from_str(&text, "%Y-%m-%d_%H:%M:%S").ok());
         self.base_ns = match base.and_then(|base| base.and_utc().timestamp_nanos_opt()) {
             Some(base_ns) if base_ns >= 0 => base_ns,
             _ => return false,
@@ -322,11 +309,7 @@ impl Kutrace {
             self.tracks.hand_on(take);
         }
         if self.tracks.is_wide() {
-            take.not_taken(
-                line,
-                "nesting and names of threads before the 500000th of them",
-                1,
-            );
+            take.not_taken(line, WIDE, 1);
             self.finish(take);
             self.tracks.forget();
         }
@@ -360,11 +343,9 @@ impl Kutrace {
     /// processor, in the process `kernel`.
     fn thread_of(&mut self, row: &Row, trace: &str, line: u64) -> (String, String) {
         if let Some(thread) = row.around_rpc() {
-            let process = &self.tracks.root(trace, line).process;
-            let process = if process.is_empty() {
-                "machine"
-            } else {
-                process
+            let process = match &*self.tracks.root(trace, line).process {
+                "" => "machine",
+                process => process,
             };
             return (process.to_owned(), thread.to_owned());
         }
@@ -382,12 +363,11 @@ impl Kutrace {
             self.calls.remove(&track);
             return false;
         }
-        let place = self
+        let call = self
             .calls
             .get(&track)
-            .filter(|(event, _)| *event == row.event)
-            .map(|(_, place)| *place);
-        let call = place.and_then(|place| self.tracks.held(place));
+            .filter(|(event, _)| *event == row.event);
+        let call = call.and_then(|(_, place)| self.tracks.held(*place));
         let Some(call) = call.filter(|call| call.trace == trace) else {
             return false;
         };

@@ -99,11 +99,9 @@ pub(super) fn parse_in_order(
     limits: &Limits,
     ignored: &mut dyn FnMut(&str),
 ) -> Result<LogLine, BadLine> {
-    let text = std::str::from_utf8(line).map_err(|error| BadLine::NotUtf8 {
-        valid: error.valid_up_to(),
-    })?;
-    let written: RawLine<'_> = typed::parse(text, "event", ignored)
-        .map_err(|error| BadLine::Json(without_line_number(&error)))?;
+    let text = std::str::from_utf8(line)?;
+    let wrong = |error: serde_json::Error| BadLine::Json(without_line_number(&error));
+    let written: RawLine<'_> = typed::parse(text, "event", ignored).map_err(wrong)?;
     let RawLine {
         trace,
         host,
@@ -126,15 +124,14 @@ pub(super) fn parse_in_order(
         (Some(ns), None) => {
             let ns = match whole_number(ns.get()) {
                 Some(ns) => ns,
-                None => serde_json::from_str(ns.get())
-                    .map_err(|error| BadLine::Json(without_line_number(&error)))?,
+                None => serde_json::from_str(ns.get()).map_err(wrong)?,
             };
             times.ns(ns, number)?
         }
-        (None, Some(ts)) => match serde_json::from_str::<String>(ts) {
-            Ok(text) => times.text(&text, number)?,
-            Err(_) => times.text(ts, number)?,
-        },
+        (None, Some(ts)) => {
+            let text = serde_json::from_str::<String>(ts);
+            times.text(text.as_deref().unwrap_or(ts), number)?
+        }
         (None, None) => return Err(BadLine::Json("missing field `ts_ns`".to_owned())),
         (Some(_), Some(_)) => return Err(BadLine::Json("both `ts_ns` and `ts`".to_owned())),
     };
@@ -161,8 +158,6 @@ pub(super) fn check(field: &'static str, text: &str, limits: &Limits) -> Result<
 /// # Errors
 /// Fails if there are too many.
 pub(super) fn check_count(count: usize, limits: &Limits) -> Result<(), BadLine> {
-    Ok(stroboscope_otlp::check_count(
-        count,
-        limits.attributes_per_record_max,
-    )?)
+    let most = limits.attributes_per_record_max;
+    Ok(stroboscope_otlp::check_count(count, most)?)
 }

@@ -14,6 +14,8 @@ use super::take::Take;
 use stroboscope_otlp::{Attributes, ForeignSpan, hashed};
 use stroboscope_store::limits::Limits;
 
+/// Loss by forgetting tracks, because there are too many of them.
+pub(super) const WIDE: &str = "nesting and names of threads before the 500000th of them";
 /// Maximum number of earlier intervals that are searched for a parent.
 const NESTING_MAX: usize = 256;
 

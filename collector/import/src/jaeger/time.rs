@@ -14,9 +14,10 @@ use crate::time::{TimeUnit, duration_ns, rfc3339};
 pub(super) fn instant_ns(field: &'static str, raw: &str) -> Result<i64, BadLine> {
     match number_or_text(raw)? {
         Ok(us) => from_us(field, us),
-        Err(text) => rfc3339(&text)
-            .filter(|ns| *ns >= 0)
-            .ok_or_else(|| no_time(&text, "microseconds, or a date and time of RFC 3339")),
+        Err(text) => {
+            let ns = rfc3339(&text).filter(|ns| *ns >= 0);
+            ns.ok_or_else(|| no_time(&text, "microseconds, or a date and time of RFC 3339"))
+        }
     }
 }
 
@@ -33,14 +34,10 @@ pub(super) fn length_ns(raw: &str) -> Result<i64, BadLine> {
     let refused = || no_time(&text, "microseconds, or numbers with units as in `1m2.5s`");
     let (mut rest, mut total_ns) = (&*text, 0i64);
     while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .ok_or_else(refused)?;
+        let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+        let digits = rest.find(|c: char| !is_digit(c)).ok_or_else(refused)?;
         let (number, after) = rest.split_at(digits);
-        let unit_length = after
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit_length);
+        let (unit, after) = after.split_at(after.find(is_digit).unwrap_or(after.len()));
         let (unit, times) = match unit {
             "ns" => (TimeUnit::Ns, 1),
             "us" | "µs" | "μs" => (TimeUnit::Us, 1),
@@ -51,9 +48,8 @@ pub(super) fn length_ns(raw: &str) -> Result<i64, BadLine> {
             _ => return Err(refused()),
         };
         let part_ns = duration_ns(number, unit)?.checked_mul(times);
-        total_ns = part_ns
-            .and_then(|part| total_ns.checked_add(part))
-            .ok_or_else(refused)?;
+        let sum_ns = part_ns.and_then(|part| total_ns.checked_add(part));
+        total_ns = sum_ns.ok_or_else(refused)?;
         rest = after;
     }
     Ok(total_ns)

@@ -132,9 +132,7 @@ impl Csv {
         let mut from = 0;
         let fields = self.ends[..self.ended].iter().map(|&to| {
             let field = std::str::from_utf8(&self.output[std::mem::replace(&mut from, to)..to]);
-            field.map(str::to_owned).map_err(|error| BadLine::NotUtf8 {
-                valid: error.valid_up_to(),
-            })
+            field.map(str::to_owned).map_err(BadLine::from)
         });
         fields.collect()
     }

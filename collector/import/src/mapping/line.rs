@@ -55,14 +55,9 @@ impl FieldMapping {
         let parts = &self.parts;
         let fields = match written {
             RawRecord::Text(text) => {
-                let text = std::str::from_utf8(text).map_err(|error| BadLine::NotUtf8 {
-                    valid: error.valid_up_to(),
-                })?;
-                if parts
-                    .ignore
-                    .as_ref()
-                    .is_some_and(|ignore| ignore.is_match(text))
-                {
+                let text = std::str::from_utf8(text)?;
+                let ignore = parts.ignore.as_ref();
+                if ignore.is_some_and(|ignore| ignore.is_match(text)) {
                     return Ok(MappedLine::Ignored);
                 }
                 match &parts.records {
