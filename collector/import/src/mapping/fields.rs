@@ -14,30 +14,26 @@ use stroboscope_otlp::without_line_number;
 /// Members of a JSON object, in their order, unparsed.
 pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 
-/// Fields of a record, with the texts that the mapping declares `absent`. The record is a JSON
-/// object, a line that matches a pattern, or a CSV record.
-pub(super) enum Fields<'a> {
-    Json {
-        members: Members<'a>,
-        absent: &'a [String],
-    },
-    Groups {
-        pattern: &'a Regex,
-        captures: Captures<'a>,
-        absent: &'a [String],
-    },
-    Columns {
-        names: &'a [String],
-        values: &'a [String],
-        absent: &'a [String],
-    },
+/// Fields of a record, with the texts that the mapping declares `absent`.
+pub(super) struct Fields<'a> {
+    record: Record<'a>,
+    absent: &'a [String],
+}
+
+enum Record<'a> {
+    Json(Members<'a>),
+    /// Line that matches a pattern.
+    Groups(&'a Regex, Captures<'a>),
+    /// Names of the columns of CSV, and the values of a record.
+    Columns(&'a [String], &'a [String]),
 }
 
 impl<'a> Fields<'a> {
     /// Returns the fields of a JSON object. Fails if the line is not a JSON object.
     pub(super) fn of_json(line: &'a str, absent: &'a [String]) -> Result<Self, BadLine> {
         let members = members(line).map_err(|error| BadLine::Json(without_line_number(&error)))?;
-        Ok(Self::Json { members, absent })
+        let record = Record::Json(members);
+        Ok(Self { record, absent })
     }
 
     /// Returns the matches of a pattern's groups. Fails if the pattern does not match the line.
@@ -47,69 +43,53 @@ impl<'a> Fields<'a> {
         absent: &'a [String],
     ) -> Result<Self, BadLine> {
         let captures = pattern.captures(line).ok_or(BadLine::NoMatch)?;
-        Ok(Self::Groups {
-            pattern,
-            captures,
-            absent,
-        })
+        let record = Record::Groups(pattern, captures);
+        Ok(Self { record, absent })
+    }
+
+    /// Returns the fields of a CSV record.
+    pub(super) fn of_columns(
+        names: &'a [String],
+        values: &'a [String],
+        absent: &'a [String],
+    ) -> Self {
+        let record = Record::Columns(names, values);
+        Self { record, absent }
+    }
+
+    fn is_absent(&self, text: &str) -> bool {
+        self.absent.iter().any(|absent| absent == text)
     }
 
     /// Returns the text of a field; `None` if it is missing, null, empty, or a text that the
     /// mapping declares `absent`. Fails if it is an object, a list or an invalid string.
     pub(super) fn text(&self, path: &str) -> Result<Option<Cow<'_, str>>, BadLine> {
-        let (text, absent) = match self {
-            Self::Json { members, absent } => (
-                find(members, path)
-                    .map(|raw| scalar(raw, path))
-                    .transpose()?
-                    .flatten(),
-                absent,
-            ),
-            Self::Groups {
-                captures, absent, ..
-            } => (
-                captures
-                    .name(path)
-                    .map(|group| Cow::Borrowed(group.as_str())),
-                absent,
-            ),
-            Self::Columns {
-                names,
-                values,
-                absent,
-            } => (
-                column(names, values, path).map(|value| Cow::Borrowed(value.as_str())),
-                absent,
-            ),
+        let text = match &self.record {
+            Record::Json(members) => match find(members, path) {
+                Some(raw) => scalar(raw, path)?,
+                None => None,
+            },
+            Record::Groups(_, captures) => captures.name(path).map(|group| group.as_str().into()),
+            Record::Columns(names, values) => {
+                column(names, values, path).map(|value| value.as_str().into())
+            }
         };
-        Ok(text.filter(|text| !text.is_empty() && !absent.iter().any(|absent| absent == text)))
+        Ok(text.filter(|text| !text.is_empty() && !self.is_absent(text)))
     }
 
     /// Returns a field as JSON; `None` if it is missing or null, or if it is written, without its
     /// quotes, as a text that the mapping declares `absent`. An empty group or column counts as
     /// missing.
     fn json(&self, path: &str) -> Option<Cow<'_, str>> {
-        match self {
-            Self::Json { members, absent } => find(members, path)
-                .filter(|raw| !stands_for_nothing(raw, absent))
-                .map(Cow::Borrowed),
-            Self::Groups {
-                captures, absent, ..
-            } => {
-                let text = captures.name(path)?.as_str();
-                let is_absent = text.is_empty() || absent.iter().any(|absent| absent == text);
-                (!is_absent).then(|| group_json(text))
+        let text = match &self.record {
+            Record::Json(members) => {
+                let raw = find(members, path)?;
+                return (!self.stands_for_nothing(raw)).then_some(Cow::Borrowed(raw));
             }
-            Self::Columns {
-                names,
-                values,
-                absent,
-            } => {
-                let text = column(names, values, path)?.as_str();
-                let is_absent = text.is_empty() || absent.iter().any(|absent| absent == text);
-                (!is_absent).then(|| group_json(text))
-            }
-        }
+            Record::Groups(_, captures) => captures.name(path)?.as_str(),
+            Record::Columns(names, values) => column(names, values, path)?.as_str(),
+        };
+        (!text.is_empty() && !self.is_absent(text)).then(|| group_json(text))
     }
 
     /// Returns the number of top-level fields that have a value, except `used`. Counts a name twice
@@ -117,66 +97,60 @@ impl<'a> Fields<'a> {
     pub(super) fn count_all_but(&self, used: &[String]) -> usize {
         let is_used = |name: &str| used.iter().any(|used| used == name);
         let is_kept = |name: &str| !is_used(name) && matches!(self.text(name), Ok(Some(_)));
-        match self {
-            Self::Json { members, absent } => {
-                let kept = members
-                    .iter()
-                    .filter(|(name, raw)| !is_used(name) && !stands_for_nothing(raw.get(), absent));
-                kept.count()
+        match &self.record {
+            Record::Json(members) => {
+                let says = |raw: &RawValue| !self.stands_for_nothing(raw.get());
+                let kept = members.iter();
+                kept.filter(|(name, raw)| !is_used(name) && says(raw))
+                    .count()
             }
-            Self::Groups { pattern, .. } => {
+            Record::Groups(pattern, _) => {
                 let names = pattern.capture_names().flatten();
                 names.filter(|name| is_kept(name)).count()
             }
-            Self::Columns { names, .. } => names.iter().filter(|name| is_kept(name)).count(),
+            Record::Columns(names, _) => names.iter().filter(|name| is_kept(name)).count(),
         }
     }
 
     /// Writes the present fields of `paths` as members of a JSON object, and returns their number.
     pub(super) fn write_these(&self, paths: &[String], json: &mut String) -> usize {
-        let found = paths
-            .iter()
-            .filter_map(|path| Some((path.as_str(), self.json(path)?)));
-        found
-            .map(|(name, value)| push_member(json, name, &value))
-            .count()
+        self.write(paths.iter().map(String::as_str), json)
+    }
+
+    fn write<'n>(&self, names: impl Iterator<Item = &'n str>, json: &mut String) -> usize {
+        let found = names.filter_map(|name| Some((name, self.json(name)?)));
+        let written = found.map(|(name, value)| push_member(json, name, &value));
+        written.count()
     }
 
     /// Writes all fields that have a value, except `used`, as members of a JSON object. Returns
     /// their number.
     pub(super) fn write_all_but(&self, used: &[String], json: &mut String) -> usize {
         let is_used = |name: &str| used.iter().any(|used| used == name);
-        match self {
-            Self::Json { members, absent } => {
+        match &self.record {
+            Record::Json(members) => {
                 // If a name occurs twice, the last one counts.
                 let is_last = |at: usize, name: &str| {
                     members[at + 1..].iter().all(|(later, _)| later != name)
                 };
-                let kept = members.iter().enumerate().filter(|(at, (name, raw))| {
-                    !is_used(name) && is_last(*at, name) && !stands_for_nothing(raw.get(), absent)
-                });
+                let says = |raw: &RawValue| !self.stands_for_nothing(raw.get());
+                let kept = members
+                    .iter()
+                    .enumerate()
+                    .filter(|(at, (name, raw))| !is_used(name) && is_last(*at, name) && says(raw));
                 kept.map(|(_, (name, raw))| push_member(json, name, raw.get()))
                     .count()
             }
-            Self::Groups { pattern, .. } => {
-                let names = pattern
-                    .capture_names()
-                    .flatten()
-                    .filter(|name| !is_used(name));
-                let found = names.filter_map(|name| Some((name, self.json(name)?)));
-                found
-                    .map(|(name, value)| push_member(json, name, &value))
-                    .count()
+            Record::Groups(pattern, _) => {
+                let names = pattern.capture_names().flatten();
+                self.write(names.filter(|name| !is_used(name)), json)
             }
-            Self::Columns { names, .. } => {
+            Record::Columns(names, _) => {
                 // If a name occurs twice, the first one counts.
                 let is_first = |at: usize| !names[..at].contains(&names[at]);
                 let kept = names.iter().enumerate().filter(|(at, _)| is_first(*at));
-                let names = kept.map(|(_, name)| name).filter(|name| !is_used(name));
-                let found = names.filter_map(|name| Some((name, self.json(name)?)));
-                found
-                    .map(|(name, value)| push_member(json, name, &value))
-                    .count()
+                let names = kept.map(|(_, name)| name.as_str());
+                self.write(names.filter(|name| !is_used(name)), json)
             }
         }
     }
@@ -190,45 +164,38 @@ impl<'a> Fields<'a> {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             })
         };
-        match self {
-            Self::Json { members, absent } => {
+        let is_told = |name: &&str| !is_reached(name) && self.json(name).is_some();
+        match &self.record {
+            Record::Json(members) => {
                 let is_empty = |raw: &str| ["[]", "{}", "\"\""].contains(&raw);
-                let says =
-                    |raw: &RawValue| !is_empty(raw.get()) && !stands_for_nothing(raw.get(), absent);
+                let says = |raw: &str| !is_empty(raw) && !self.stands_for_nothing(raw);
                 members
                     .iter()
-                    .filter(|(name, raw)| !is_reached(name) && says(raw))
+                    .filter(|(name, raw)| !is_reached(name) && says(raw.get()))
                     .for_each(|(name, _)| tell(name));
             }
-            Self::Groups { pattern, .. } => {
-                let names = pattern
-                    .capture_names()
-                    .flatten()
-                    .filter(|name| !is_reached(name));
-                names
-                    .filter(|name| self.json(name).is_some())
-                    .for_each(tell);
+            Record::Groups(pattern, _) => {
+                let names = pattern.capture_names().flatten();
+                names.filter(is_told).for_each(tell);
             }
-            Self::Columns { names, .. } => {
-                let names = names
-                    .iter()
-                    .filter(|name| !is_reached(name) && self.json(name).is_some());
-                names.for_each(|name| tell(name));
+            Record::Columns(names, _) => {
+                let names = names.iter().map(String::as_str);
+                names.filter(is_told).for_each(tell);
             }
         }
+    }
+
+    /// Reports whether a JSON value is null, or is written as a text that is declared `absent`.
+    fn stands_for_nothing(&self, raw: &str) -> bool {
+        let text = raw
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        raw == "null" || self.is_absent(text.unwrap_or(raw))
     }
 }
 
 fn column<'a>(names: &[String], values: &'a [String], name: &str) -> Option<&'a String> {
     values.get(names.iter().position(|column| column == name)?)
-}
-
-fn stands_for_nothing(raw: &str, absent: &[String]) -> bool {
-    let text = raw
-        .strip_prefix('"')
-        .and_then(|text| text.strip_suffix('"'))
-        .unwrap_or(raw);
-    raw == "null" || absent.iter().any(|absent| absent == text)
 }
 
 fn push_member(json: &mut String, name: &str, value: &str) {
@@ -247,11 +214,9 @@ fn quoted(text: &str) -> String {
 /// Returns the text of a group or column as JSON. A JSON number in the range of `f64` stays a
 /// number, so that searches can compare it as one; any other text becomes a string.
 fn group_json(text: &str) -> Cow<'_, str> {
-    let is_number = serde_json::from_str::<serde_json::Number>(text).is_ok();
-    if is_number {
-        Cow::Borrowed(text)
-    } else {
-        Cow::Owned(quoted(text))
+    match serde_json::from_str::<serde_json::Number>(text) {
+        Ok(_) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(quoted(text)),
     }
 }
 
@@ -274,17 +239,13 @@ fn scalar<'a>(raw: &'a str, path: &str) -> Result<Option<Cow<'a, str>>, BadLine>
 /// takes precedence over a member whose name is the beginning of the path.
 fn find<'a>(members: &Members<'a>, path: &str) -> Option<&'a str> {
     let of_name = |name: &str| {
-        members
-            .iter()
-            .rev()
-            .find(|(member, _)| member == name)
-            .map(|(_, raw)| raw.get())
+        let mut last_first = members.iter().rev();
+        let found = last_first.find(|(member, _)| member == name);
+        found.map(|(_, raw)| raw.get())
     };
     of_name(path).or_else(|| {
-        let points = path.match_indices('.');
-        points
-            .filter_map(|(at, _)| find_in(of_name(&path[..at])?, &path[at + 1..]))
-            .next()
+        let mut points = path.match_indices('.');
+        points.find_map(|(at, _)| find_in(of_name(&path[..at])?, &path[at + 1..]))
     })
 }
 
@@ -292,12 +253,11 @@ fn find_in<'a>(value: &'a str, path: &str) -> Option<&'a str> {
     match value.as_bytes().first()? {
         b'{' => find(&members(value).ok()?, path),
         b'[' => {
-            let (index, rest) = path
-                .split_once('.')
-                .map_or((path, None), |(index, rest)| (index, Some(rest)));
+            let parts = path.split_once('.');
+            let index = parts.map_or(path, |(index, _)| index);
             let elements: Vec<&RawValue> = serde_json::from_str(value).ok()?;
             let element = elements.get(index.parse::<usize>().ok()?)?.get();
-            rest.map_or(Some(element), |rest| find_in(element, rest))
+            parts.map_or(Some(element), |(_, rest)| find_in(element, rest))
         }
         _ => None,
     }

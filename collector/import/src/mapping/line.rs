@@ -74,11 +74,7 @@ impl FieldMapping {
                 if parts.ignore.as_ref().is_some_and(is_ignored) {
                     return Ok(MappedLine::Ignored);
                 }
-                Fields::Columns {
-                    names,
-                    values,
-                    absent: &parts.absent,
-                }
+                Fields::of_columns(names, values, &parts.absent)
             }
         };
         let trace = match parts.trace.fill(&fields)? {
