@@ -91,10 +91,8 @@ impl<'a> LineMapper<'a> {
             }
         }
         if let Some(number) = csv.and_then(|csv| csv.unfinished()) {
-            sink.bad(
-                number,
-                &BadLine::Csv("the quote opened here does not close".to_owned()),
-            );
+            let what = "the quote opened here does not close".to_owned();
+            sink.bad(number, &BadLine::Csv(what));
         }
         Ok(())
     }
@@ -115,17 +113,12 @@ impl<'a> LineMapper<'a> {
                 NextRecord::Record(_) => self.record(line, RawRecord::Text(&record), sink),
                 NextRecord::Member => {
                     let count = std::str::from_utf8(&record).map_or(1, count_of);
-                    sink.not_taken(
-                        line,
-                        &format!("{} beside the records", elements.key()),
-                        count,
-                    );
+                    let name = format!("{} beside the records", elements.key());
+                    sink.not_taken(line, &name, count);
                 }
                 NextRecord::OpenList => {
-                    sink.bad(
-                        line,
-                        &BadLine::Json("the document ends in the middle".to_owned()),
-                    );
+                    let reason = "the document ends in the middle".to_owned();
+                    sink.bad(line, &BadLine::Json(reason));
                 }
                 NextRecord::Bad(reason) => sink.bad(line, &reason),
             }
@@ -135,10 +128,11 @@ impl<'a> LineMapper<'a> {
 
     fn record(&mut self, number: u64, written: RawRecord<'_>, sink: &mut Sink<'_>) {
         let (times, scratch) = (&mut self.times, &mut self.scratch);
-        match self
+        let record = (number, written);
+        let read = self
             .mapping
-            .read_record((number, written), times, scratch, self.limits, sink)
-        {
+            .read_record(record, times, scratch, self.limits, sink);
+        match read {
             Ok(MappedLine::Taken) => {}
             Ok(MappedLine::Ignored) => sink.ignored(),
             Err(reason) => sink.bad(number, &reason),

@@ -32,7 +32,6 @@ mod parts;
 mod span;
 mod template;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
@@ -92,13 +91,13 @@ impl FieldMapping {
             source,
         };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        Self::of(&text).map_err(|wrong| MappingError::Wrong {
-            path: path.to_owned(),
-            line: 1 + text.as_bytes()[..wrong.at.min(text.len())]
-                .iter()
-                .filter(|byte| **byte == b'\n')
-                .count(),
-            what: wrong.what,
+        Self::of(&text).map_err(|wrong| {
+            let before = &text.as_bytes()[..wrong.at.min(text.len())];
+            MappingError::Wrong {
+                path: path.to_owned(),
+                line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+                what: wrong.what,
+            }
         })
     }
 
@@ -125,10 +124,9 @@ impl FieldMapping {
 
     /// Returns a CSV reader if the mapping is for CSV.
     pub(super) fn csv(&self) -> Option<Csv> {
-        if let RecordRule::Csv(delimiter) = self.parts.records {
-            Some(Csv::new(delimiter))
-        } else {
-            None
+        match self.parts.records {
+            RecordRule::Csv(delimiter) => Some(Csv::new(delimiter)),
+            _ => None,
         }
     }
 
@@ -155,9 +153,8 @@ struct Wrong {
 
 impl Wrong {
     fn at<T>(value: &Spanned<T>, what: impl Into<String>) -> Self {
-        let Range { start, .. } = value.span();
         Self {
-            at: start,
+            at: value.span().start,
             what: what.into(),
         }
     }
@@ -205,43 +202,28 @@ enum OneOrMore {
 }
 
 fn unit(value: &Spanned<String>) -> Result<TimeUnit, Wrong> {
-    let wrong = || {
-        Wrong::at(
-            value,
-            format!(
-                "`{}` is not a unit; write \"s\", \"ms\", \"us\" or \"ns\"",
-                value.get_ref()
-            ),
-        )
-    };
-    TimeUnit::of_name(value.get_ref()).ok_or_else(wrong)
+    let name = value.get_ref();
+    let what = || format!("`{name}` is not a unit; write \"s\", \"ms\", \"us\" or \"ns\"");
+    TimeUnit::of_name(name).ok_or_else(|| Wrong::at(value, what()))
 }
 
 fn regex(value: &Spanned<String>) -> Result<Regex, Wrong> {
-    let reason = |error: regex::Error| error.to_string().replace('\n', " ");
     Regex::new(value.get_ref()).map_err(|error| {
-        Wrong::at(
-            value,
-            format!(
-                "{}; backslashes are kept as they are in '''…'''",
-                reason(error)
-            ),
-        )
+        let reason = error.to_string().replace('\n', " ");
+        let what = format!("{reason}; backslashes are kept as they are in '''…'''");
+        Wrong::at(value, what)
     })
 }
 
 /// Returns true for the first of two words and false for the second. Rejects any other value.
-fn is_first(value: &Spanned<String>, words: [&str; 2]) -> Result<bool, Wrong> {
+fn is_first(value: &Spanned<String>, [one, other]: [&str; 2]) -> Result<bool, Wrong> {
     match value.get_ref() {
-        word if word == words[0] => Ok(true),
-        word if word == words[1] => Ok(false),
-        word => Err(Wrong::at(
-            value,
-            format!(
-                "`{word}` is not known; write \"{}\" or \"{}\"",
-                words[0], words[1]
-            ),
-        )),
+        word if word == one => Ok(true),
+        word if word == other => Ok(false),
+        word => {
+            let what = format!("`{word}` is not known; write \"{one}\" or \"{other}\"");
+            Err(Wrong::at(value, what))
+        }
     }
 }
 
@@ -250,13 +232,14 @@ impl File {
         match (&self.time_unit, &self.time_format) {
             (None, None) => Ok(TimeRule::Recognised),
             (Some(name), None) => unit(name).map(TimeRule::Unit),
-            (None, Some(format)) => TimePattern::new(format.get_ref())
-                .map(TimeRule::Pattern)
-                .map_err(|what| Wrong::at(format, what)),
-            (Some(_), Some(format)) => Err(Wrong::at(
-                format,
-                "`time_unit` and `time_format` exclude each other; write one of them",
-            )),
+            (None, Some(format)) => {
+                let pattern = TimePattern::new(format.get_ref()).map(TimeRule::Pattern);
+                pattern.map_err(|what| Wrong::at(format, what))
+            }
+            (Some(_), Some(format)) => {
+                let what = "`time_unit` and `time_format` exclude each other; write one of them";
+                Err(Wrong::at(format, what))
+            }
         }
     }
 
@@ -266,10 +249,8 @@ impl File {
     fn records(&self) -> Result<RecordRule, Wrong> {
         let asked = [&self.pattern, &self.csv, &self.records];
         if let [_, second, ..] = asked.into_iter().flatten().collect::<Vec<_>>()[..] {
-            return Err(Wrong::at(
-                second,
-                "`pattern`, `csv` and `records` exclude each other; write one of them",
-            ));
+            let what = "`pattern`, `csv` and `records` exclude each other; write one of them";
+            return Err(Wrong::at(second, what));
         }
         match (&self.csv, &self.records) {
             (Some(csv), _) => match *csv.get_ref().as_bytes() {
@@ -281,12 +262,8 @@ impl File {
             },
             (None, Some(path)) => {
                 let path = plain_path(path.get_ref());
-                Ok(RecordRule::Path(
-                    path.split('.')
-                        .filter(|part| !part.is_empty())
-                        .map(str::to_owned)
-                        .collect(),
-                ))
+                let parts = path.split('.').filter(|part| !part.is_empty());
+                Ok(RecordRule::Path(parts.map(str::to_owned).collect()))
             }
             (None, None) => Ok(RecordRule::Lines),
         }
@@ -295,18 +272,13 @@ impl File {
     fn parts(self) -> Result<MappingParts, Wrong> {
         let records = self.records()?;
         if let (Some(interval), Some(_)) = (&self.interval, &self.span) {
-            return Err(Wrong::at(
-                interval,
-                "[span] defines the start and the end itself; leave [interval] out",
-            ));
+            let what = "[span] defines the start and the end itself; leave [interval] out";
+            return Err(Wrong::at(interval, what));
         }
         let pattern = self.pattern.as_ref().map(regex).transpose()?;
         let groups: Option<Vec<String>> = pattern.as_ref().map(|pattern| {
-            pattern
-                .capture_names()
-                .flatten()
-                .map(str::to_owned)
-                .collect()
+            let names = pattern.capture_names().flatten();
+            names.map(str::to_owned).collect()
         });
         let is_json =
             groups.is_none() && matches!(records, RecordRule::Lines | RecordRule::Path(_));
@@ -330,14 +302,12 @@ impl File {
         let varying = |key: &str, value: Option<Spanned<String>>, example: &str| {
             let at = value.as_ref().map_or(0, |value| value.span().start);
             let template = template(key, value, example)?;
-            let is_same = template.fields().next().is_none();
-            let what =
-                || format!("`{key}` is the same for all lines; name a field in braces: {{field}}");
-            if is_same {
-                Err(Wrong { at, what: what() })
-            } else {
-                Ok(template)
+            if template.fields().next().is_none() {
+                let what =
+                    format!("`{key}` is the same for all lines; name a field in braces: {{field}}");
+                return Err(Wrong { at, what });
             }
+            Ok(template)
         };
         let interval = self.interval.map(|table| {
             let at = table.span().start;
@@ -348,23 +318,20 @@ impl File {
                     "`{key}` is missing in [interval]; write for example {key} = \"{example}\""
                 ),
             };
-            let duration_unit = table
-                .duration_unit
-                .ok_or_else(|| missing("duration_unit", "s"))?;
-            let time_is = table.time_is.ok_or_else(|| missing("time_is", "end"))?;
-            let duration = table
-                .duration
-                .ok_or_else(|| missing("duration", "{request_time}"))?;
+            let given = |key: &str, value: Option<Spanned<String>>, example: &str| {
+                value.ok_or_else(|| missing(key, example))
+            };
+            let duration_unit = given("duration_unit", table.duration_unit, "s")?;
+            let time_is = given("time_is", table.time_is, "end")?;
+            let duration = given("duration", table.duration, "{request_time}")?;
             Ok(EventInterval {
                 duration: template("duration", Some(duration), "")?,
                 unit: unit(&duration_unit)?,
                 is_start: is_first(&time_is, ["start", "end"])?,
             })
         });
-        let host = self
-            .host
-            .map(|host| template("host", Some(host), ""))
-            .transpose()?;
+        let host = self.host.map(|host| template("host", Some(host), ""));
+        let host = host.transpose()?;
         let trace = varying("trace", self.trace, "{request_id}")?;
         let what = match self.span {
             Some(table) => {
@@ -374,10 +341,8 @@ impl File {
                     ("task", &self.task),
                 ];
                 if let Some((key, Some(value))) = others.iter().find(|(_, value)| value.is_some()) {
-                    return Err(Wrong::at(
-                        value,
-                        format!("[span] defines a span; leave `{key}` out"),
-                    ));
+                    let what = format!("[span] defines a span; leave `{key}` out");
+                    return Err(Wrong::at(value, what));
                 }
                 let at = table.span().start;
                 What::Span(SpanParts::new(table.into_inner(), at, &template)?)
@@ -407,14 +372,12 @@ impl File {
             Some(asked) => match asked.get_ref() {
                 OneOrMore::One(star) if star == "*" => KeptAttributes::AllBut(parts.used_fields()),
                 OneOrMore::One(other) => {
-                    return Err(Wrong::at(
-                        &asked,
-                        format!("write attributes = [\"{other}\"], or \"*\" for all"),
-                    ));
+                    let what = format!("write attributes = [\"{other}\"], or \"*\" for all");
+                    return Err(Wrong::at(&asked, what));
                 }
                 OneOrMore::More(fields) => {
-                    let names: Result<_, String> =
-                        fields.iter().map(|field| field_name(field)).collect();
+                    let names = fields.iter().map(|field| field_name(field));
+                    let names = names.collect::<Result<_, String>>();
                     KeptAttributes::These(names.map_err(|what| Wrong::at(&asked, what))?)
                 }
             },

@@ -114,9 +114,8 @@ impl<'a> Cursor<'a> {
     fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
         let rest = self.text.as_bytes().get(self.at..)?;
-        let length = rest
-            .iter()
-            .position(|byte| *byte == b'"' || *byte == b'\\' || *byte < 0x20)?;
+        let is_end = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < 0x20;
+        let length = rest.iter().position(is_end)?;
         if rest[length] != b'"' {
             return None;
         }
@@ -150,10 +149,7 @@ impl<'a> Cursor<'a> {
     fn attributes(&mut self, json: &mut String, limits: &Limits) -> Option<()> {
         self.skip_blanks();
         if self.byte()? == b'n' {
-            return self
-                .literal()
-                .filter(|literal| *literal == "null")
-                .map(|_| ());
+            return (self.literal()? == "null").then_some(());
         }
         self.expect(b'{')?;
         json.push('{');
@@ -189,10 +185,10 @@ impl<'a> Cursor<'a> {
         self.skip_blanks();
         match self.byte()? {
             b'"' => push_string(json, self.string()?),
-            b'0'..=b'9' => json.push_str(
-                self.digits()
-                    .filter(|digits| digits.len() <= INTEGER_DIGITS_MAX)?,
-            ),
+            b'0'..=b'9' => {
+                let digits = self.digits()?;
+                (digits.len() <= INTEGER_DIGITS_MAX).then(|| json.push_str(digits))?;
+            }
             b'-' => {
                 self.at += 1;
                 // Minus zero is a floating-point number.
@@ -208,9 +204,8 @@ impl<'a> Cursor<'a> {
 
     fn literal(&mut self) -> Option<&'static str> {
         let rest = self.text.get(self.at..)?;
-        let literal = ["true", "false", "null"]
-            .into_iter()
-            .find(|literal| rest.starts_with(literal))?;
+        let mut literals = ["true", "false", "null"].into_iter();
+        let literal = literals.find(|literal| rest.starts_with(literal))?;
         self.at += literal.len();
         Some(literal)
     }

@@ -47,9 +47,9 @@ fn lengths(head: &[u8]) -> Option<Lengths> {
             let length = wire::varint(&mut rest)? as usize;
             let is_first = rest.first() == Some(&0x0a) && is_binary();
             // If the whole message is visible, its fields must fill its length.
-            let is_whole = rest
-                .get(..length)
-                .is_none_or(|message| wire::fields(message).all(|field| field.is_ok()));
+            let message = rest.get(..length);
+            let is_whole =
+                message.is_none_or(|message| wire::fields(message).all(|field| field.is_ok()));
             (is_first && is_whole).then_some(Lengths::Varint)
         }
     }
@@ -76,17 +76,15 @@ impl<R: BufRead> Messages<R> {
     /// Creates a reader of `source`, which begins with `head`. A `ResourceSpans` (or a trace of
     /// Tempo's response) of more than `limit` bytes is skipped and reported.
     pub(super) fn new(source: R, head: &[u8], limit: usize) -> Self {
-        let lengths = lengths(head).unwrap_or(Lengths::None);
-        let (of_trace, not_taken) = (VecDeque::new(), Vec::new());
         Self {
             source,
             limit,
-            lengths,
+            lengths: lengths(head).unwrap_or(Lengths::None),
             number: 0,
             read_bytes: 0,
             end: 0,
-            of_trace,
-            not_taken,
+            of_trace: VecDeque::new(),
+            not_taken: Vec::new(),
         }
     }
 
@@ -146,15 +144,15 @@ impl<R: BufRead> Messages<R> {
         }
         let tag = self.varint()?;
         if tag != RESOURCE_SPANS {
-            self.not_taken
-                .push(format!("field {} beside the spans", tag >> 3));
+            let name = format!("field {} beside the spans", tag >> 3);
+            self.not_taken.push(name);
             return self.skip_field(tag);
         }
         let length = self.varint()?;
         if length > self.limit as u64 {
             self.skip(length)?;
-            self.of_trace
-                .push_back(Err(BadLine::RecordTooLong { limit: self.limit }));
+            let too_long = BadLine::RecordTooLong { limit: self.limit };
+            self.of_trace.push_back(Err(too_long));
             return Ok(());
         }
         let mut bytes = Vec::new();
@@ -186,9 +184,10 @@ impl<R: BufRead> Messages<R> {
                 let length = self.varint()?;
                 self.skip(length)
             }
-            _ => Err(invalid(format!(
-                "tag {tag} is not a field of an OTLP request for traces"
-            ))),
+            _ => {
+                let reason = format!("tag {tag} is not a field of an OTLP request for traces");
+                Err(invalid(reason))
+            }
         }
     }
 

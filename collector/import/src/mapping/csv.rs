@@ -38,16 +38,14 @@ impl Csv {
         let mut builder = ReaderBuilder::new();
         // A carriage return inside a line ends no record.
         builder.terminator(Terminator::Any(b'\n'));
-        let reader = builder.delimiter(delimiter).build();
-        let (output, ends) = (vec![0; 1 << 12], vec![0; 64]);
         Self {
-            reader,
+            reader: builder.delimiter(delimiter).build(),
             header: Vec::new(),
             values: Vec::new(),
             begun: 0,
             begun_on: 0,
-            output,
-            ends,
+            output: vec![0; 1 << 12],
+            ends: vec![0; 64],
             written: 0,
             ended: 0,
         }
@@ -67,14 +65,11 @@ impl Csv {
         let is_open = !(self.read(line) || self.read(b"\n"));
         if self.begun > IMPORT_LINE_BYTES_MAX + 1 {
             self.begun = 0;
+            let (begun_on, limit) = (self.begun_on, IMPORT_LINE_BYTES_MAX);
+            let open = || format!("the quote opened on line {begun_on} does not close");
             return Err(match is_open {
-                true => BadLine::Csv(format!(
-                    "the quote opened on line {} does not close",
-                    self.begun_on
-                )),
-                false => BadLine::RecordTooLong {
-                    limit: IMPORT_LINE_BYTES_MAX,
-                },
+                true => BadLine::Csv(open()),
+                false => BadLine::RecordTooLong { limit },
             });
         }
         if is_open {
@@ -88,9 +83,8 @@ impl Csv {
         }
         if values.len() != self.header.len() {
             let (found, wanted) = (values.len(), self.header.len());
-            return Err(BadLine::Csv(format!(
-                "{found} fields, but the first line names {wanted} columns"
-            )));
+            let what = format!("{found} fields, but the first line names {wanted} columns");
+            return Err(BadLine::Csv(what));
         }
         self.values = values;
         Ok(CsvLine::Record(self.begun_on))

@@ -6,7 +6,7 @@ use super::FieldMapping;
 use super::csv::Csv;
 use super::fields::Fields;
 use super::parts::{EventInterval, KeptAttributes, MappingParts, RecordRule, What};
-use super::template::{Template, lacks};
+use super::template::{Template, lacks, needed};
 use crate::BadLine;
 use crate::line::{LogEvent, check, check_count};
 use crate::take::Take;
@@ -83,25 +83,17 @@ impl FieldMapping {
             None => return Err(lacks("trace", &parts.trace)),
         };
         check("trace", &trace, limits)?;
-        let host = parts
-            .host
-            .as_ref()
-            .map(|host| host.fill(&fields))
-            .transpose()?
-            .flatten();
-        let host = host.unwrap_or(Cow::Borrowed(""));
+        let host = parts.host.as_ref().map(|host| host.fill(&fields));
+        let host = host.transpose()?.flatten().unwrap_or(Cow::Borrowed(""));
         check("host", &host, limits)?;
         match &parts.what {
             What::Span(span) => {
                 let json = write_attributes(parts, &fields, &mut scratch.attributes, limits)?;
                 let attributes = json.map(serde_json::from_str).transpose();
-                let attributes = attributes
-                    .map_err(|error| BadLine::Json(error.to_string()))?
-                    .unwrap_or_default();
-                take.span(
-                    number,
-                    Ok(span.span(number, &fields, times, (&trace, &host), attributes)?),
-                );
+                let attributes = attributes.map_err(|error| BadLine::Json(error.to_string()))?;
+                let (ids, attributes) = ((&*trace, &*host), attributes.unwrap_or_default());
+                let span = span.span(number, &fields, times, ids, attributes)?;
+                take.span(number, Ok(span));
             }
             What::Event {
                 time,
@@ -110,24 +102,19 @@ impl FieldMapping {
                 interval,
             } => {
                 let filled = |what: &'static str, template: &Template| -> Result<String, BadLine> {
-                    let text = template
-                        .fill(&fields)?
-                        .ok_or_else(|| lacks(what, template))?;
+                    let text = needed(what, template, &fields)?;
                     check(what, &text, limits)?;
                     Ok(text.into_owned())
                 };
                 let (event, task) = (filled("event", event)?, filled("task", task)?);
-                let time = time.fill(&fields)?.ok_or_else(|| lacks("time", time))?;
-                let time_ns = times.text(&time, number)?;
-                let attributes = write_attributes(parts, &fields, &mut scratch.attributes, limits)?;
-                let (trace, host) = (&*trace, &*host);
+                let time_ns = times.text(&needed("time", time, &fields)?, number)?;
                 let event = LogEvent {
-                    trace,
-                    host,
+                    trace: &trace,
+                    host: &host,
                     time_ns,
                     event: &event,
                     task: &task,
-                    attributes,
+                    attributes: write_attributes(parts, &fields, &mut scratch.attributes, limits)?,
                 };
                 match interval {
                     None => take.event(&event),
@@ -155,10 +142,7 @@ fn take_edges(
     name: &mut String,
     take: &mut dyn Take,
 ) -> Result<(), BadLine> {
-    let duration = interval
-        .duration
-        .fill(fields)?
-        .ok_or_else(|| lacks("duration", &interval.duration))?;
+    let duration = needed("duration", &interval.duration, fields)?;
     let duration_ns = duration_ns(&duration, interval.unit)?;
     let (start_ns, end_ns) = if interval.is_start {
         (event.time_ns, event.time_ns.checked_add(duration_ns))
@@ -168,10 +152,9 @@ fn take_edges(
     let (start_ns, end_ns) = match (u64::try_from(start_ns), end_ns) {
         (Ok(_), Some(end_ns)) => (start_ns, end_ns),
         _ => {
-            let unit = interval.unit.name();
             return Err(BadLine::IntervalOutOfRange {
                 duration: duration.into_owned(),
-                unit,
+                unit: interval.unit.name(),
             });
         }
     };
@@ -179,11 +162,10 @@ fn take_edges(
         name.clear();
         name.extend([event.event, " ", edge]);
         // The attributes of an interval are known at its end, so only the end event has them.
-        let attributes = event.attributes.filter(|_| edge == "end");
         take.event(&LogEvent {
             event: name,
             time_ns,
-            attributes,
+            attributes: event.attributes.filter(|_| edge == "end"),
             ..*event
         });
     }

@@ -78,10 +78,8 @@ impl MappingParts {
             What::Span(span) => span.templates(),
         };
         let templates = [&self.trace].into_iter().chain(&self.host).chain(of_what);
-        templates
-            .flat_map(Template::fields)
-            .map(str::to_owned)
-            .collect()
+        let fields = templates.flat_map(Template::fields);
+        fields.map(str::to_owned).collect()
     }
 
     /// Returns the fields that the mapping names, or `None` if its `attributes` are `"*"`.
@@ -91,11 +89,8 @@ impl MappingParts {
             KeptAttributes::None => &[],
             KeptAttributes::These(fields) => fields,
         };
-        Some(
-            self.used_fields()
-                .into_iter()
-                .chain(named.iter().cloned())
-                .collect(),
-        )
+        let mut fields = self.used_fields();
+        fields.extend_from_slice(named);
+        Some(fields)
     }
 }

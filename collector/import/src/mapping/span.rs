@@ -7,7 +7,7 @@ use stroboscope_proto::v1::SpanFlag;
 use toml::Spanned;
 
 use super::fields::Fields;
-use super::template::{Template, lacks};
+use super::template::{Template, needed};
 use super::{Wrong, unit};
 use crate::BadLine;
 use crate::time::{TimeUnit, Times, duration_ns};
@@ -68,9 +68,8 @@ impl SpanParts {
             None => Err(missing(key, example)),
         };
         let maybe = |key: &str, value: Option<Spanned<String>>| {
-            value
-                .map(|value| template(key, Some(value), ""))
-                .transpose()
+            let template = value.map(|value| template(key, Some(value), ""));
+            template.transpose()
         };
         let duration_unit = table.duration_unit.as_ref().map(unit).transpose()?;
         let duration_unit = || duration_unit.ok_or_else(|| missing("duration_unit", "ms"));
@@ -105,13 +104,9 @@ impl SpanParts {
             | SpanInterval::StartDuration(one, other, _)
             | SpanInterval::EndDuration(one, other, _) => (one, other),
         };
-        let maybe = [&self.parent, &self.service, &self.kind]
-            .into_iter()
-            .flatten();
-        [&self.id, &self.name, one, other]
-            .into_iter()
-            .chain(maybe)
-            .collect()
+        let maybe = [&self.parent, &self.service, &self.kind].into_iter();
+        let always = [&self.id, &self.name, one, other].into_iter();
+        always.chain(maybe.flatten()).collect()
     }
 
     /// Builds the span of the record `number`.
@@ -127,18 +122,11 @@ impl SpanParts {
         attributes: Attributes,
     ) -> Result<ForeignSpan, BadLine> {
         let needed = |what: &'static str, template: &Template| -> Result<String, BadLine> {
-            Ok(template
-                .fill(fields)?
-                .ok_or_else(|| lacks(what, template))?
-                .into_owned())
+            needed(what, template, fields).map(Cow::into_owned)
         };
         let maybe = |template: &Option<Template>| -> Result<Option<String>, BadLine> {
-            Ok(template
-                .as_ref()
-                .map(|template| template.fill(fields))
-                .transpose()?
-                .flatten()
-                .map(Cow::into_owned))
+            let filled = template.as_ref().map(|template| template.fill(fields));
+            Ok(filled.transpose()?.flatten().map(Cow::into_owned))
         };
         let (start_ns, end_ns) = match &self.interval {
             SpanInterval::StartEnd(start, end) => (
@@ -148,12 +136,8 @@ impl SpanParts {
             SpanInterval::StartDuration(start, length, unit) => {
                 let start_ns = times.text(&needed("start", start)?, number)?;
                 let text = needed("duration", length)?;
-                (
-                    start_ns,
-                    start_ns
-                        .checked_add(duration_ns(&text, *unit)?)
-                        .ok_or_else(|| out(text, *unit))?,
-                )
+                let end_ns = start_ns.checked_add(duration_ns(&text, *unit)?);
+                (start_ns, end_ns.ok_or_else(|| out(text, *unit))?)
             }
             SpanInterval::EndDuration(end, length, unit) => {
                 let end_ns = times.text(&needed("end", end)?, number)?;
@@ -194,21 +178,18 @@ fn out(duration: String, unit: TimeUnit) -> BadLine {
 /// Strips the prefix `0x` from an id of 16 or 32 hexadecimal digits, because both notations mean
 /// the same id.
 fn plain_id(text: &str) -> &str {
-    let digits = text
-        .strip_prefix("0x")
-        .filter(|digits| [16, 32].contains(&digits.len()));
-    digits
-        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
-        .unwrap_or(text)
+    let is_id = |digits: &&str| {
+        [16, 32].contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    text.strip_prefix("0x").filter(is_id).unwrap_or(text)
 }
 
 /// Sets the kind, in the notations of OpenTelemetry's programs: `client`, `SPAN_KIND_CLIENT`,
 /// `SpanKind.CLIENT`. Kinds other than client and server become the attribute `span.kind`.
 fn set_kind(span: &mut ForeignSpan, written: &str) {
     let lower = written.to_ascii_lowercase();
-    let kind = ["span_kind_", "spankind."]
-        .iter()
-        .find_map(|prefix| lower.strip_prefix(prefix));
+    let mut prefixes = ["span_kind_", "spankind."].into_iter();
+    let kind = prefixes.find_map(|prefix| lower.strip_prefix(prefix));
     match kind.unwrap_or(&lower) {
         "client" => span.flags |= SpanFlag::Client as u32,
         "server" => span.flags |= SpanFlag::Server as u32,

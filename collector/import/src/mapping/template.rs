@@ -21,19 +21,15 @@ pub(super) struct Template {
 
 /// Returns the error message for a field that is not a group of the pattern.
 pub(super) fn no_group(field: &str, groups: &[String]) -> String {
-    format!(
-        "`{field}` is not a named group of the pattern; its groups are: {}",
-        groups.join(", ")
-    )
+    let groups = groups.join(", ");
+    format!("`{field}` is not a named group of the pattern; its groups are: {groups}")
 }
 
 /// Converts a path of a mapping file to names separated by dots: `$.spans[0].id` becomes
 /// `spans.0.id`. Omits `[*]`.
 pub(super) fn plain_path(path: &str) -> String {
-    let path = path
-        .strip_prefix("$.")
-        .or(path.strip_prefix('$'))
-        .unwrap_or(path);
+    let below = path.strip_prefix("$.").or(path.strip_prefix('$'));
+    let path = below.unwrap_or(path);
     path.replace("[*]", "").replace('[', ".").replace(']', "")
 }
 
@@ -127,13 +123,21 @@ impl Template {
     }
 }
 
+/// Returns the text with a line's fields filled in. Fails if a field and all its alternatives are
+/// missing, or if a field is an object, a list or an invalid string.
+pub(super) fn needed<'a>(
+    what: &'static str,
+    template: &'a Template,
+    fields: &'a Fields<'_>,
+) -> Result<Cow<'a, str>, BadLine> {
+    template.fill(fields)?.ok_or_else(|| lacks(what, template))
+}
+
 /// Returns the error for a line that lacks the fields of the template.
 pub(super) fn lacks(what: &'static str, template: &Template) -> BadLine {
+    let fields = template.fields().map(|field| format!("`{field}`"));
     BadLine::Lacks {
         what,
-        fields: template
-            .fields()
-            .map(|field| format!("`{field}`"))
-            .collect(),
+        fields: fields.collect(),
     }
 }
