@@ -58,21 +58,18 @@ impl ReadAs {
         let is_packed = source.is_packed;
         let mut line = 0;
         let read = match &self.mapping {
-            Some(mapping) => LineMapper::new(mapping, self.time_unit, limits).read(
-                source.bytes,
-                &mut sink,
-                &mut line,
-            ),
+            Some(mapping) => {
+                let mapper = LineMapper::new(mapping, self.time_unit, limits);
+                mapper.read(source.bytes, &mut sink, &mut line)
+            }
             None => self.unmapped(name, source, &mut sink, &mut line, limits),
         };
+        let source_name = name.to_owned();
         match read {
             Ok(()) => {}
             Err(StopReason::Import(error)) => return Err(error),
             Err(StopReason::Unknown(holds)) => {
-                return Err(ImportError::UnknownForm {
-                    source_name: name.to_owned(),
-                    holds,
-                });
+                return Err(ImportError::UnknownForm { source_name, holds });
             }
             // An error of the operating system is no damage to the content, and a retry may
             // succeed.
@@ -81,7 +78,7 @@ impl ReadAs {
             }
             Err(StopReason::Source(source)) => {
                 return Err(ImportError::Source {
-                    source_name: name.to_owned(),
+                    source_name,
                     source,
                 });
             }
@@ -109,15 +106,10 @@ impl ReadAs {
         };
         if let (Some(what), true) = (fixed, self.time_unit.is_some()) {
             let source_name = name.to_owned();
-            return Err(StopReason::Import(ImportError::FixedUnit {
-                source_name,
-                what,
-            }));
+            return Err(ImportError::FixedUnit { source_name, what }.into());
         }
         match recognised {
-            SourceForm::Kernel(format) => sink
-                .kernel(format, source.bytes, line)
-                .map_err(StopReason::Source),
+            SourceForm::Kernel(format) => Ok(sink.kernel(format, source.bytes, line)?),
             SourceForm::Protobuf => messages(source, sink, line),
             SourceForm::Json { form, is_lines } => {
                 let times = Times::new(self.time_unit.map_or(TimeRule::Recognised, TimeRule::Unit));

@@ -136,10 +136,9 @@ impl<'a> RunWriter<'a> {
         let bytes = self.rows.strings.bytes() + self.attribute_bytes;
         let rows = self.rows.events.len() + self.spans.len();
         if rows >= self.target.run_rows || bytes >= IMPORT_RUN_BYTES {
-            self.write()
-        } else {
-            Ok(())
+            self.write()?;
         }
+        Ok(())
     }
 
     fn write(&mut self) -> Result<(), ImportError> {
@@ -153,12 +152,8 @@ impl<'a> RunWriter<'a> {
             return Ok(());
         };
         let name = format!("import-{}-{}", self.content, self.runs);
-        let written = write_rows(
-            &self.target.store,
-            &name,
-            rows,
-            &PartitionRule::imported(first.begin_ns()),
-        )?;
+        let rule = PartitionRule::imported(first.begin_ns());
+        let written = write_rows(&self.target.store, &name, rows, &rule)?;
         self.target.store.make_durable(&written.paths)?;
         self.summary.objects += written.paths.len();
         self.runs += 1;

@@ -77,10 +77,8 @@ impl<'a> Sink<'a> {
         });
         // After an error of the operating system, the next attempt may read more. It would not
         // overwrite the chunk, whose name contains the time of its last event.
-        if end
-            .as_ref()
-            .is_err_and(|error| error.raw_os_error().is_some())
-        {
+        let read = end.as_ref();
+        if read.is_err_and(|error| error.raw_os_error().is_some()) {
             return end;
         }
         for (line, reason) in &bad_lines {

@@ -29,28 +29,21 @@ impl UnpackedSource {
     /// decoder can be created. The reader returns all other errors.
     pub(super) fn open(raw: impl Read + 'static) -> io::Result<Self> {
         let read_bytes = Rc::new(Cell::new(0));
-        let mut raw = BufReader::with_capacity(
-            1 << 16,
-            CountingReader {
-                raw,
-                read_bytes: read_bytes.clone(),
-            },
-        );
+        let counting = CountingReader {
+            raw,
+            read_bytes: read_bytes.clone(),
+        };
+        let mut raw = BufReader::with_capacity(1 << 16, counting);
         let mut magic = Vec::new();
         raw.by_ref().take(4).read_to_end(&mut magic)?;
         let whole = Cursor::new(magic.clone()).chain(raw);
-        let (is_packed, mut bytes): (bool, Box<dyn BufRead>) = if magic.starts_with(GZIP) {
-            (
-                true,
-                Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(whole))),
-            )
-        } else if magic == ZSTD {
-            (
-                true,
-                Box::new(BufReader::new(zstd::Decoder::with_buffer(whole)?)),
-            )
+        let is_packed = magic.starts_with(GZIP) || magic == ZSTD;
+        let mut bytes: Box<dyn BufRead> = if magic.starts_with(GZIP) {
+            Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(whole)))
+        } else if is_packed {
+            Box::new(BufReader::new(zstd::Decoder::with_buffer(whole)?))
         } else {
-            (false, Box::new(whole))
+            Box::new(whole)
         };
         let mut head = Vec::new();
         let bytes: Box<dyn BufRead> = match bytes.by_ref().take(HEAD_BYTES).read_to_end(&mut head) {

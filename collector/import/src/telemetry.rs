@@ -51,14 +51,10 @@ struct OfScope {
 pub(super) fn count(list: List, record: &str) -> Result<(&'static str, u64), (u64, BadLine)> {
     let of_resource: OfResource =
         serde_json::from_str(record).map_err(|error| reason_of(&error))?;
-    let count = of_resource
-        .scopes
-        .iter()
-        .chain(&of_resource.instrumentation_libraries)
-        .flatten()
-        .filter_map(|scope| scope.records.as_ref())
-        .map(|records| records.len() as u64)
-        .sum();
+    let former = &of_resource.instrumentation_libraries;
+    let scopes = of_resource.scopes.iter().chain(former).flatten();
+    let records = scopes.filter_map(|scope| scope.records.as_ref());
+    let count = records.map(|records| records.len() as u64).sum();
     Ok(match list {
         List::Metrics => ("OTLP metrics", count),
         List::Profiles => ("OTLP profiles", count),

@@ -138,14 +138,11 @@ impl TimePattern {
     fn read(&self, text: &str) -> Option<i64> {
         let mut parsed = Parsed::new();
         parse(&mut parsed, text, self.items.iter()).ok()?;
-        match parsed.to_datetime() {
-            Ok(time) => time.timestamp_nanos_opt(),
-            Err(_) => parsed
-                .to_naive_datetime_with_offset(0)
-                .ok()?
-                .and_utc()
-                .timestamp_nanos_opt(),
+        if let Ok(time) = parsed.to_datetime() {
+            return time.timestamp_nanos_opt();
         }
+        let time = parsed.to_naive_datetime_with_offset(0).ok()?;
+        time.and_utc().timestamp_nanos_opt()
     }
 }
 
@@ -202,31 +199,24 @@ impl Times {
     /// unit or no recognisable unit, or is out of range.
     pub(super) fn text(&mut self, text: &str, line: u64) -> Result<i64, BadLine> {
         let text = text.trim_ascii();
-        let number = decimal(text);
-        let (unit, whole, fraction) = match (&self.rule, number) {
+        let refused = |expected: String| BadLine::NoTimeOf {
+            text: shortened(text),
+            expected,
+        };
+        let (unit, whole, fraction) = match (&self.rule, decimal(text)) {
             (TimeRule::Pattern(pattern), _) => {
-                let refused = || BadLine::NoTimeOf {
-                    text: shortened(text),
-                    expected: format!("`{}`", pattern.text),
-                };
-                return pattern.read(text).filter(|ns| *ns >= 0).ok_or_else(refused);
+                let ns = pattern.read(text).filter(|ns| *ns >= 0);
+                return ns.ok_or_else(|| refused(format!("`{}`", pattern.text)));
             }
             (TimeRule::Unit(unit), Some((whole, fraction))) => (*unit, whole, fraction),
-            (TimeRule::Unit(unit), None) => {
-                return Err(BadLine::NoTimeOf {
-                    text: shortened(text),
-                    expected: format!("a number in {unit}"),
-                });
-            }
+            (TimeRule::Unit(unit), None) => return Err(refused(format!("a number in {unit}"))),
             (TimeRule::Recognised, Some((whole, fraction))) => {
                 (self.recognise(whole, line)?, whole, fraction)
             }
             (TimeRule::Recognised, None) => {
-                let refused = || BadLine::NoTimeOf {
-                    text: shortened(text),
-                    expected: "a number, or a date and time of RFC 3339".to_owned(),
-                };
-                return rfc3339(text).filter(|ns| *ns >= 0).ok_or_else(refused);
+                let ns = rfc3339(text).filter(|ns| *ns >= 0);
+                let expected = "a number, or a date and time of RFC 3339";
+                return ns.ok_or_else(|| refused(expected.to_owned()));
             }
         };
         scaled(whole, &fraction, unit).ok_or_else(|| out_of_range(whole, unit))
@@ -251,10 +241,9 @@ impl Times {
 /// Parses a duration, a number in `unit`, and returns ns.
 pub(super) fn duration_ns(text: &str, unit: TimeUnit) -> Result<i64, BadLine> {
     let text = text.trim_ascii();
-    let expected = || format!("a duration in {unit}");
     let (whole, fraction) = decimal(text).ok_or_else(|| BadLine::NoTimeOf {
         text: shortened(text),
-        expected: expected(),
+        expected: format!("a duration in {unit}"),
     })?;
     scaled(whole, &fraction, unit).ok_or_else(|| out_of_range(whole, unit))
 }
@@ -272,34 +261,22 @@ fn out_of_range(value: u64, unit: TimeUnit) -> BadLine {
 fn scaled(whole: u64, fraction: &str, unit: TimeUnit) -> Option<i64> {
     let digits = unit.digits_after_ns() as usize;
     let kept = &fraction.as_bytes()[..fraction.len().min(digits)];
-    let part = kept
-        .iter()
-        .fold(0u64, |part, digit| part * 10 + u64::from(digit - b'0'));
-    let part = part * 10u64.pow((digits - kept.len()) as u32);
-    let ns = whole
-        .checked_mul(10u64.pow(digits as u32))?
-        .checked_add(part)?;
-    i64::try_from(ns).ok()
+    let digits_of = |part: u64, digit: &u8| part * 10 + u64::from(digit - b'0');
+    let part = kept.iter().fold(0, digits_of) * 10u64.pow((digits - kept.len()) as u32);
+    let whole_ns = whole.checked_mul(10u64.pow(digits as u32))?;
+    i64::try_from(whole_ns.checked_add(part)?).ok()
 }
 
 pub(super) fn rfc3339(text: &str) -> Option<i64> {
-    let with_point;
-    let text = if text.contains(',') {
-        with_point = text.replacen(',', ".", 1);
-        &with_point
-    } else {
-        text
-    };
+    let text = &text.replacen(',', ".", 1);
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return time.timestamp_nanos_opt();
     }
-    let separator = if text.as_bytes().get(10) == Some(&b' ') {
-        " "
-    } else {
-        "T"
+    let form = match text.as_bytes().get(10) {
+        Some(b' ') => "%Y-%m-%d %H:%M:%S%.f",
+        _ => "%Y-%m-%dT%H:%M:%S%.f",
     };
-    let time =
-        NaiveDateTime::parse_from_str(text, &format!("%Y-%m-%d{separator}%H:%M:%S%.f")).ok()?;
+    let time = NaiveDateTime::parse_from_str(text, form).ok()?;
     time.and_utc().timestamp_nanos_opt()
 }
 
@@ -316,9 +293,8 @@ pub(super) fn shortened(text: &str) -> String {
 /// # Errors
 /// Returns an error if the result does not fit into 63 bits.
 pub(super) fn from_us(field: &'static str, time_us: u64) -> Result<i64, BadLine> {
-    let ns = i64::try_from(time_us)
-        .ok()
-        .and_then(|us| us.checked_mul(1_000));
+    let us = i64::try_from(time_us).ok();
+    let ns = us.and_then(|us| us.checked_mul(1_000));
     ns.ok_or(BadLine::Span(BadSpan::TimeOutOfRange {
         field,
         value: time_us,

@@ -156,8 +156,8 @@ impl Tracks {
 
     /// Sets the name of a thread, which replaces an earlier name.
     pub(super) fn name_thread(&mut self, process: &str, thread: &str, name: String) {
-        self.thread_names
-            .insert((process.to_owned(), thread.to_owned()), name);
+        let thread = (process.to_owned(), thread.to_owned());
+        self.thread_names.insert(thread, name);
     }
 
     /// Adds a slice whose record has `bytes` bytes, and returns its index among the held slices.
@@ -232,12 +232,8 @@ impl Tracks {
         // An enclosing slice is sorted before the other: it begins earlier, ends later, or is the
         // first of both in the source.
         held.sort_by_key(|slice| {
-            (
-                slice.track,
-                slice.start_ns,
-                std::cmp::Reverse(slice.end_ns.unwrap_or(slice.start_ns)),
-                slice.number,
-            )
+            let latest_first = std::cmp::Reverse(slice.end_ns.unwrap_or(slice.start_ns));
+            (slice.track, slice.start_ns, latest_first, slice.number)
         });
         // Stack of the ids, ends and traces of earlier intervals of the track. Only ended intervals
         // at its top are removed.
@@ -248,11 +244,9 @@ impl Tracks {
                 around.clear();
             }
             while around
-                .last()
-                .is_some_and(|(_, end_ns, _)| *end_ns <= slice.start_ns)
-            {
-                around.pop();
-            }
+                .pop_if(|(_, end_ns, _)| *end_ns <= slice.start_ns)
+                .is_some()
+            {}
             let Some(end_ns) = slice.end_ns else {
                 self.instant(&slice, take);
                 continue;
@@ -296,9 +290,8 @@ impl Tracks {
         let task = match &mut self.tasks {
             None => format!("{process}/{thread}"),
             Some(tasks) => {
-                let tasks = tasks
-                    .entry((slice.trace.clone(), process.clone()))
-                    .or_default();
+                let tasks = tasks.entry((slice.trace.clone(), process.clone()));
+                let tasks = tasks.or_default();
                 let known = tasks.iter().position(|track| *track == slice.track);
                 let place = known.unwrap_or_else(|| {
                     tasks.push(slice.track);
@@ -311,10 +304,9 @@ impl Tracks {
             }
         };
         let limits = Limits::default();
-        let name = if slice.name.is_empty() {
-            "event"
-        } else {
-            &slice.name
+        let name = match &*slice.name {
+            "" => "event",
+            name => name,
         };
         let checked = check("an event's name", name, &limits)
             .and_then(|()| check("task", &task, &limits))
@@ -322,8 +314,8 @@ impl Tracks {
         if let Err(reason) = checked {
             return take.bad(slice.line, &reason);
         }
-        let attributes = (!slice.attributes.is_empty())
-            .then(|| Value::from(slice.attributes.clone()).to_string());
+        let json = || Value::from(slice.attributes.clone()).to_string();
+        let attributes = (!slice.attributes.is_empty()).then(json);
         take.event(&LogEvent {
             trace: &self.trace_of(&slice.trace),
             host: "",
@@ -335,10 +327,9 @@ impl Tracks {
     }
 
     fn trace_of(&self, trace: &str) -> String {
-        if trace.is_empty() {
-            self.trace.clone()
-        } else {
-            format!("{} {trace}", self.trace)
+        match trace {
+            "" => self.trace.clone(),
+            trace => format!("{} {trace}", self.trace),
         }
     }
 
@@ -350,9 +341,7 @@ impl Tracks {
         };
         let named = self.thread_names.get(&(process.clone(), thread.clone()));
         let thread = named.map_or_else(|| thread.clone(), |name| format!("{name} {thread}"));
-        (
-            self.process_names.get(process).unwrap_or(process).clone(),
-            thread,
-        )
+        let process = self.process_names.get(process).unwrap_or(process);
+        (process.clone(), thread)
     }
 }

@@ -70,12 +70,9 @@ pub(super) fn describe(is_json: bool, shape: &JsonShape) -> String {
     if !is_json && shape.keys.is_empty() {
         return "text that is not JSON".to_owned();
     }
-    let mut keys: Vec<String> = shape
-        .keys
-        .iter()
-        .take(KEYS_SHOWN)
-        .map(|(key, _)| format!("`{}`", key.escape_debug()))
-        .collect();
+    let first = shape.keys.iter().take(KEYS_SHOWN);
+    let keys = first.map(|(key, _)| format!("`{}`", key.escape_debug()));
+    let mut keys: Vec<String> = keys.collect();
     if shape.keys.len() > KEYS_SHOWN {
         keys.push("…".to_owned());
     }

@@ -146,8 +146,8 @@ impl Zipkin {
     /// Reads one record, a span, which begins on line `line`.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.held_bytes += record.len();
-        let span: Span<'_> = match parse(record, "span", &mut |name| take.not_taken(line, name, 1))
-        {
+        let parsed = parse(record, "span", &mut |name| take.not_taken(line, name, 1));
+        let span: Span<'_> = match parsed {
             Ok(span) => span,
             Err(error) => {
                 let (offset, reason) = reason_of(&error);
@@ -159,24 +159,20 @@ impl Zipkin {
             .local_endpoint
             .as_ref()
             .and_then(|endpoint| endpoint.port);
-        take.not_taken(
-            line,
-            "span.localEndpoint.port",
-            u64::from(port.is_some_and(|port| port != 0)),
-        );
+        let has_port = u64::from(port.is_some_and(|port| port != 0));
+        take.not_taken(line, "span.localEndpoint.port", has_port);
         let endpoints = span.local_endpoint.iter().chain(&span.remote_endpoint);
-        let second_addresses = endpoints
-            .filter(|each| each.ipv4.is_some() && each.ipv6.is_some())
-            .count();
+        let with_both = endpoints.filter(|each| each.ipv4.is_some() && each.ipv6.is_some());
         take.not_taken(
             line,
             "an endpoint's ipv6 beside its ipv4",
-            second_addresses as u64,
+            with_both.count() as u64,
         );
         match sides(&span) {
-            Ok(sides) => self
-                .held
-                .extend(sides.into_iter().map(|(side, span)| (line, span, side))),
+            Ok(sides) => {
+                let sides = sides.into_iter().map(|(side, span)| (line, span, side));
+                self.held.extend(sides);
+            }
             Err(reason) => take.bad(line, &reason),
         }
     }
@@ -194,9 +190,8 @@ impl Zipkin {
         self.held_bytes = 0;
         let with = |wanted: Side| -> HashSet<(String, u64)> {
             let of_side = held.iter().filter(|(_, _, side)| *side == wanted);
-            of_side
-                .map(|(_, span, _)| (span.trace.clone(), span.span_id))
-                .collect()
+            let ids = of_side.map(|(_, span, _)| (span.trace.clone(), span.span_id));
+            ids.collect()
         };
         let (clients, servers) = (with(Side::Client), with(Side::Server));
         for (_, span, side) in &mut held {
@@ -231,28 +226,26 @@ fn sides(span: &Span<'_>) -> Result<Vec<(Side, ForeignSpan)>, BadLine> {
         insert_peer(&mut plain.attributes, remote);
     }
     let annotations = span.annotations.as_deref().unwrap_or_default();
-    let is_side =
-        |annotation: &&Annotation<'_>| ["cs", "cr", "sr", "ss"].contains(&&*annotation.value);
-    if span.kind.is_none() && annotations.iter().any(|annotation| is_side(&annotation)) {
+    if span.kind.is_none() && annotations.iter().any(is_call) {
         return version_1_sides(span, annotations, &plain);
     }
     let side = match span.kind.as_deref() {
         Some("CLIENT") => Side::Client,
         Some("SERVER") => Side::Server,
         Some(kind) => {
-            plain
-                .attributes
-                .insert("span.kind".to_owned(), kind.to_ascii_lowercase().into());
+            let kind = kind.to_ascii_lowercase();
+            plain.attributes.insert("span.kind".to_owned(), kind.into());
             Side::Local
         }
         None => Side::Local,
     };
     let binary = span.binary_annotations.as_deref().unwrap_or_default();
-    let endpoint = span
-        .local_endpoint
-        .as_ref()
-        .or_else(|| binary.iter().find_map(|b| b.endpoint.as_ref()));
-    set_endpoint(&mut plain, endpoint);
+    let of_binary = || {
+        binary
+            .iter()
+            .find_map(|annotation| annotation.endpoint.as_ref())
+    };
+    set_endpoint(&mut plain, span.local_endpoint.as_ref().or_else(of_binary));
     plain.start_ns = match span.timestamp {
         Some(start_us) => from_us("timestamp", start_us)?,
         None => return Err(BadLine::NoTime("`timestamp` nor annotations of a call")),
@@ -260,10 +253,15 @@ fn sides(span: &Span<'_>) -> Result<Vec<(Side, ForeignSpan)>, BadLine> {
     set_end(&mut plain, span.duration)?;
     plain.flags |= side.flag();
     plain.events = annotations.iter().map(event).collect::<Result<_, _>>()?;
-    binary
-        .iter()
-        .for_each(|annotation| insert_binary(&mut plain.attributes, annotation));
+    for annotation in binary {
+        insert_binary(&mut plain.attributes, annotation);
+    }
     Ok(vec![(side, plain)])
+}
+
+/// Reports whether an annotation is the begin or the end of a side of a call.
+fn is_call(annotation: &Annotation<'_>) -> bool {
+    ["cs", "cr", "sr", "ss"].contains(&&*annotation.value)
 }
 
 /// Returns one span for each side that a span of version 1 describes.
@@ -272,37 +270,25 @@ fn version_1_sides(
     annotations: &[Annotation<'_>],
     plain: &ForeignSpan,
 ) -> Result<Vec<(Side, ForeignSpan)>, BadLine> {
-    let find = |value: &str| {
-        annotations
-            .iter()
-            .find(|annotation| annotation.value == value)
-    };
-    let ends = [
+    let find = |value: &str| annotations.iter().find(|found| found.value == value);
+    let mut told = vec![
         (Side::Client, find("cs"), find("cr")),
         (Side::Server, find("sr"), find("ss")),
     ];
-    let told: Vec<_> = ends
-        .iter()
-        .filter(|(_, begin, end)| begin.is_some() || end.is_some())
-        .collect();
+    told.retain(|(_, begin, end)| begin.is_some() || end.is_some());
     let mut sides = Vec::with_capacity(told.len());
-    for &&(side, begin, end) in &told {
+    for &(side, begin, end) in &told {
         let mut of_side = plain.clone();
-        set_endpoint(
-            &mut of_side,
-            begin
-                .or(end)
-                .and_then(|annotation| annotation.endpoint.as_ref()),
-        );
+        let endpoint = begin.or(end).and_then(|known| known.endpoint.as_ref());
+        set_endpoint(&mut of_side, endpoint);
         set_interval(&mut of_side, begin, end, (told.len() == 1).then_some(span))?;
         of_side.flags |= side.flag();
         // An annotation of the other side's service goes to that side; one of neither service, or
         // of both, goes to the first side; an address goes to both sides.
         let is_first = sides.is_empty();
-        let others = told.iter().filter(|other| other.0 != side);
-        let other_service = others
-            .filter_map(|other| service(other.1.or(other.2)?.endpoint.as_ref()))
-            .next();
+        let mut others = told.iter().filter(|other| other.0 != side);
+        let other_service =
+            others.find_map(|other| service(other.1.or(other.2)?.endpoint.as_ref()));
         let is_own = |endpoint: Option<&Endpoint<'_>>| match service(endpoint) {
             Some(service) if service == of_side.service => {
                 is_first || other_service != Some(service)
@@ -310,20 +296,16 @@ fn version_1_sides(
             Some(service) => is_first && other_service != Some(service),
             None => is_first,
         };
-        let is_call =
-            |annotation: &Annotation<'_>| ["cs", "cr", "sr", "ss"].contains(&&*annotation.value);
-        let own_events = annotations
-            .iter()
-            .filter(|a| !is_call(a) && is_own(a.endpoint.as_ref()));
+        let events = annotations.iter().filter(|event| !is_call(event));
+        let own_events = events.filter(|event| is_own(event.endpoint.as_ref()));
         let events = own_events.map(event).collect::<Result<_, _>>()?;
         let binary = span.binary_annotations.iter().flatten();
-        let own_binary: Vec<_> = binary
-            .filter(|b| is_own(b.endpoint.as_ref()) || is_address(b))
-            .collect();
+        let own = binary.filter(|one| is_own(one.endpoint.as_ref()) || is_address(one));
+        let own_binary: Vec<_> = own.collect();
         of_side.events = events;
-        own_binary
-            .into_iter()
-            .for_each(|annotation| insert_binary(&mut of_side.attributes, annotation));
+        for annotation in own_binary {
+            insert_binary(&mut of_side.attributes, annotation);
+        }
         sides.push((side, of_side));
     }
     Ok(sides)
@@ -337,9 +319,8 @@ fn set_interval(
     end: Option<&Annotation<'_>>,
     alone: Option<&Span<'_>>,
 ) -> Result<(), BadLine> {
-    let start_us = begin
-        .map(|begin| begin.timestamp)
-        .or_else(|| alone.and_then(|span| span.timestamp));
+    let start_us = begin.map(|begin| begin.timestamp);
+    let start_us = start_us.or_else(|| alone.and_then(|span| span.timestamp));
     let end_us = end.map(|end| end.timestamp);
     let known_us = start_us.or(end_us).unwrap_or_default();
     side.start_ns = from_us("a timestamp", known_us)?;
@@ -368,10 +349,8 @@ fn set_end(span: &mut ForeignSpan, duration_us: Option<u64>) -> Result<(), BadLi
 }
 
 fn service<'a>(endpoint: Option<&'a Endpoint<'_>>) -> Option<&'a str> {
-    endpoint?
-        .service_name
-        .as_deref()
-        .filter(|name| !name.is_empty())
+    let name = endpoint?.service_name.as_deref();
+    name.filter(|name| !name.is_empty())
 }
 
 fn set_endpoint(span: &mut ForeignSpan, endpoint: Option<&Endpoint<'_>>) {
@@ -384,15 +363,13 @@ fn address<'a>(endpoint: &'a Endpoint<'_>) -> Option<&'a str> {
 }
 
 fn event(annotation: &Annotation<'_>) -> Result<ForeignEvent, BadLine> {
-    let time_ns = from_us("an annotation's timestamp", annotation.timestamp)?;
-    let name = if annotation.value.is_empty() {
-        "event".into()
-    } else {
-        annotation.value.clone()
+    let name = match &*annotation.value {
+        "" => "event",
+        name => name,
     };
     Ok(ForeignEvent {
-        time_ns,
-        name: name.into_owned(),
+        time_ns: from_us("an annotation's timestamp", annotation.timestamp)?,
+        name: name.to_owned(),
         attributes: Attributes::new(),
     })
 }
@@ -407,10 +384,8 @@ fn insert_binary(attributes: &mut Attributes, annotation: &BinaryAnnotation<'_>)
     match &annotation.endpoint {
         Some(endpoint) if is_address(annotation) => insert_peer(attributes, endpoint),
         _ => {
-            attributes.insert(
-                annotation.key.clone().into_owned(),
-                annotation.value.clone(),
-            );
+            let key = annotation.key.clone().into_owned();
+            attributes.insert(key, annotation.value.clone());
         }
     }
 }
